@@ -1,0 +1,301 @@
+//! Folds an epoch's changes of one table into one outcome per key.
+//!
+//! 1. Each change is folded onto what the key became earlier in the epoch.
+//! 2. What the key was *before* the epoch is not known here; the fold records what it must have
+//!    been ([`Expects`]), and the row index confirms it. A mismatch blocks the table: it is the
+//!    proof that no change was lost or doubled.
+//! 3. A deferrable key may hold two rows for a while (`UPDATE t SET id = 3 - id` swaps two keys row
+//!    by row). Such a table sends whole old rows, and they tell which of the rows a change means.
+//! 4. Columns PostgreSQL did not send are filled from the epoch's own rows where possible; else
+//!    the outcome names the key whose row before the epoch has them ([`Pending::origin`]).
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+
+use crate::key::{KeyError, encode_key};
+use crate::row::{State, has_state, resolve_unchanged};
+use crate::schema::TableSchema;
+use crate::transaction::{Change, Old};
+
+/// Is a key's bytes.
+pub type Key = Box<[u8]>;
+
+/// Says what the row index must hold for a key before the epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expects {
+    /// The epoch's first change was an insert.
+    Absent,
+    /// The epoch's first change was an update or delete.
+    Present,
+}
+
+/// Is a row an epoch leaves behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// Is the row, perhaps with unchanged columns.
+    pub row: Bytes,
+    /// Names the key whose row before the epoch has the unchanged columns; `None` if there are none.
+    pub origin: Option<Key>,
+}
+
+/// Is what an epoch did to one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Is the key.
+    pub key: Key,
+    /// Is what must have been there before.
+    pub expects: Expects,
+    /// Is the whole row from before the epoch, where PostgreSQL sent it.
+    pub old: Option<Bytes>,
+    /// Is the row after the epoch; `None` if the key is gone.
+    pub now: Option<Pending>,
+}
+
+/// Says why a change cannot be folded. Each blocks the table.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CollapseError {
+    /// A row's key could not be read.
+    #[error("key of a changed row cannot be read")]
+    Key(#[from] KeyError),
+    /// A key ended the epoch with two rows.
+    #[error("a key has two rows")]
+    Exists,
+    /// An update or delete met a key the epoch already emptied.
+    #[error("change of a key that does not exist")]
+    Missing,
+    /// An update or delete on a table without a key.
+    #[error("update or delete in an append-only table")]
+    AppendOnly,
+    /// PostgreSQL emptied the table.
+    #[error("table was truncated")]
+    Truncated,
+    /// The source says the table cannot be followed.
+    #[error("{reason}")]
+    Blocked {
+        /// Names the page under `docs/errors/`.
+        code: String,
+        /// Says what happened.
+        reason: String,
+    },
+}
+
+/// Is a key while its epoch is being folded.
+#[derive(Debug)]
+struct Entry {
+    outcome: Outcome,
+    /// Holds rows the key has beside `outcome.now`, until the transaction removes them.
+    beside: Vec<Pending>,
+}
+
+impl Entry {
+    /// Takes the row that a change means, or the row from before the epoch (`Ok(None)`).
+    fn remove(&mut self, full: Option<Bytes>) -> Result<Option<Pending>, CollapseError> {
+        let Some(full) = full else {
+            let taken = self.outcome.now.take().ok_or(CollapseError::Missing)?;
+            self.outcome.now = self.beside.pop();
+            return Ok(Some(taken));
+        };
+        if self.outcome.now.as_ref().is_some_and(|pending| pending.row == full) {
+            let taken = self.outcome.now.take();
+            self.outcome.now = self.beside.pop();
+            return Ok(taken);
+        }
+        if let Some(place) = self.beside.iter().position(|pending| pending.row == full) {
+            return Ok(Some(self.beside.swap_remove(place)));
+        }
+        if self.outcome.expects == Expects::Present {
+            return Err(CollapseError::Missing);
+        }
+        self.outcome.expects = Expects::Present;
+        self.outcome.old = Some(full);
+        Ok(None)
+    }
+
+    fn put(&mut self, pending: Pending) {
+        match self.outcome.now {
+            None => self.outcome.now = Some(pending),
+            Some(_) => self.beside.push(pending),
+        }
+    }
+}
+
+/// Folds the changes of one table.
+#[derive(Debug)]
+pub struct Collapse<'a> {
+    schema: &'a TableSchema,
+    places: HashMap<Key, usize>,
+    entries: Vec<Entry>,
+    appended: Vec<Bytes>,
+    key: Vec<u8>,
+    bytes: usize,
+}
+
+impl<'a> Collapse<'a> {
+    /// Starts an empty fold.
+    pub fn new(schema: &'a TableSchema) -> Self {
+        Collapse {
+            schema,
+            places: HashMap::new(),
+            entries: Vec::new(),
+            appended: Vec::new(),
+            key: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Counts the bytes held, roughly: rows, keys and their entries.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Folds one change.
+    pub fn fold(&mut self, change: Change) -> Result<(), CollapseError> {
+        match change {
+            Change::Insert { new, .. } if !self.schema.has_key() => {
+                self.bytes += new.len() + 32;
+                self.appended.push(new);
+                Ok(())
+            }
+            Change::Insert { new, .. } => {
+                let key = self.key_of(&new)?;
+                self.put(key, new, None)
+            }
+            Change::Update { .. } | Change::Delete { .. } if !self.schema.has_key() => Err(CollapseError::AppendOnly),
+            Change::Update { old, new, .. } => self.update(old, new),
+            Change::Delete { old, .. } => {
+                let (Old::Key(row) | Old::Full(row)) = &old else {
+                    return Err(CollapseError::Missing);
+                };
+                let key = self.key_of(row)?;
+                let full = matches!(old, Old::Full(_)).then(|| row.clone());
+                self.remove(key, full).map(drop)
+            }
+            Change::Truncate { .. } => Err(CollapseError::Truncated),
+            Change::Block { code, reason, .. } => Err(CollapseError::Blocked { code, reason }),
+        }
+    }
+
+    fn key_of(&mut self, row: &[u8]) -> Result<Key, CollapseError> {
+        let mut buffer = std::mem::take(&mut self.key);
+        let result = encode_key(row, self.schema, &mut buffer);
+        let key: Key = buffer.as_slice().into();
+        self.key = buffer;
+        result?;
+        Ok(key)
+    }
+
+    fn update(&mut self, old: Old, new: Bytes) -> Result<(), CollapseError> {
+        let (old_row, full) = match old {
+            Old::None => (None, None),
+            Old::Key(row) => (Some(row), None),
+            Old::Full(row) => (Some(row.clone()), Some(row)),
+        };
+        // Unsent columns may be in the old tuple; a key column always is.
+        let new = match &old_row {
+            Some(old_row) if has_state(&new, self.schema, State::Unchanged) => self.fill(&new, old_row)?,
+            _ => new,
+        };
+        let new_key = self.key_of(&new)?;
+        let old_key = match &old_row {
+            Some(row) => self.key_of(row)?,
+            None => new_key.clone(),
+        };
+        let before = self.remove(old_key.clone(), full)?;
+        if !has_state(&new, self.schema, State::Unchanged) {
+            return self.put(new_key, new, None);
+        }
+        match before {
+            // The key's row came with this epoch: it has the columns, or knows who has.
+            Some(Pending { row, origin }) => {
+                let filled = self.fill(&new, &row)?;
+                let unresolved = has_state(&filled, self.schema, State::Unchanged);
+                self.put(new_key, filled, if unresolved { origin } else { None })
+            }
+            None => self.put(new_key, new, Some(old_key)),
+        }
+    }
+
+    /// Fills unchanged columns from `old` as far as it has them.
+    fn fill(&self, new: &Bytes, old: &[u8]) -> Result<Bytes, CollapseError> {
+        let filled = resolve_unchanged(new, old, self.schema).map_err(KeyError::from)?;
+        Ok(match filled {
+            Some(row) => row.bytes().clone(),
+            None => partly_resolved(new, old, self.schema).map_err(KeyError::from)?,
+        })
+    }
+
+    /// Empties a key and returns the row the epoch had put there; `None` if the row is older.
+    fn remove(&mut self, key: Key, full: Option<Bytes>) -> Result<Option<Pending>, CollapseError> {
+        if let Some(&place) = self.places.get(&key) {
+            return self.entries[place].remove(full);
+        }
+        self.enter(Outcome {
+            key,
+            expects: Expects::Present,
+            old: full,
+            now: None,
+        });
+        Ok(None)
+    }
+
+    fn put(&mut self, key: Key, row: Bytes, origin: Option<Key>) -> Result<(), CollapseError> {
+        self.bytes += row.len();
+        let pending = Pending { row, origin };
+        match self.places.get(&key) {
+            Some(&place) => self.entries[place].put(pending),
+            None => self.enter(Outcome {
+                key,
+                expects: Expects::Absent,
+                old: None,
+                now: Some(pending),
+            }),
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, outcome: Outcome) {
+        self.bytes += 2 * outcome.key.len() + outcome.old.as_ref().map_or(0, Bytes::len) + 200;
+        self.places.insert(outcome.key.clone(), self.entries.len());
+        self.entries.push(Entry {
+            outcome,
+            beside: Vec::new(),
+        });
+    }
+
+    /// Ends the fold: outcomes in order of first touch, and the rows of an append-only table in
+    /// order. A key that came and went within the epoch is left out.
+    ///
+    /// # Errors
+    /// [`CollapseError::Exists`] if a key ends with two rows.
+    pub fn finish(self) -> Result<(Vec<Outcome>, Vec<Bytes>), CollapseError> {
+        let mut outcomes = Vec::with_capacity(self.entries.len());
+        for Entry { outcome, beside } in self.entries {
+            if !beside.is_empty() {
+                return Err(CollapseError::Exists);
+            }
+            if outcome.now.is_some() || outcome.expects == Expects::Present {
+                outcomes.push(outcome);
+            }
+        }
+        Ok((outcomes, self.appended))
+    }
+}
+
+/// Fills what `old` has and leaves the rest unchanged.
+fn partly_resolved(new: &[u8], old: &[u8], schema: &TableSchema) -> Result<Bytes, crate::codec::Malformed> {
+    let old = crate::row::decode(old, schema)?;
+    let mut builder = crate::row::RowBuilder::new();
+    builder.start(schema.columns.len());
+    for (index, column) in crate::row::decode(new, schema)?.into_iter().enumerate() {
+        let filled = match (column.0, old[index].0) {
+            (State::Unchanged, State::Null | State::Present) => old[index],
+            _ => column,
+        };
+        builder.push_column(&schema.columns[index].column_type, &filled);
+    }
+    Ok(builder.finish_row().bytes().clone())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! How the SQL layer sees lake tables it must not open itself.
+//!
+//! `flow-lake` implements [`SnapshotReader`]; `flow-refresh` reads through it and never learns of
+//! files, catalogs or object stores.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use async_trait::async_trait;
+use futures_core::Stream;
+
+use crate::remedy::Remedy;
+use crate::schema::TableName;
+
+/// Says why a lake read failed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {table}")]
+pub struct LakeReadError {
+    /// Says what was tried: `load`, `scan`.
+    pub action: &'static str,
+    /// Names the table.
+    pub table: String,
+    /// Says what the caller should do.
+    pub remedy: Remedy,
+    /// Is the cause.
+    #[source]
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+/// Is a stream of record batches.
+pub type BatchStream = Pin<Box<dyn Stream<Item = Result<RecordBatch, LakeReadError>> + Send>>;
+
+/// Is a stream of record batches whose rows are known by file and position.
+pub type LocatedStream = Pin<Box<dyn Stream<Item = Result<LocatedBatch, LakeReadError>> + Send>>;
+
+/// Holds rows of one data file with their places in it.
+#[derive(Clone, Debug)]
+pub struct LocatedBatch {
+    /// Is the data file's full path, exactly as the manifest has it.
+    pub file: Arc<str>,
+    /// Holds each row's position in the file, from 0, ascending.
+    pub positions: Vec<u64>,
+    /// Holds the rows, all columns of the table.
+    pub batch: RecordBatch,
+}
+
+/// Is one snapshot of a table, as far as planning needs it.
+#[derive(Clone, Debug)]
+pub struct SnapshotInfo {
+    /// Is Iceberg's snapshot id.
+    pub snapshot_id: i64,
+    /// Is when it was committed, in milliseconds since 1970.
+    pub timestamp_ms: i64,
+    /// Is the summary's `operation`: `append`, `overwrite`, `delete`, `replace`.
+    pub operation: String,
+    /// Holds the other summary properties, `flow.epoch` and `flow.lsn` among them.
+    pub summary: BTreeMap<String, String>,
+}
+
+/// Is a table as the catalog shows it at one moment.
+#[derive(Clone, Debug)]
+pub struct LakeTable {
+    /// Is namespace and name.
+    pub name: TableName,
+    /// Is Iceberg's table UUID.
+    pub uuid: String,
+    /// Is the current schema in Arrow's terms, field ids in the metadata.
+    pub schema: SchemaRef,
+    /// Holds the retained snapshots on the main branch, oldest first; the last one is current.
+    pub snapshots: Vec<SnapshotInfo>,
+    /// Holds the table properties.
+    pub properties: BTreeMap<String, String>,
+}
+
+/// Reads tables of the catalog at chosen snapshots. Never changes anything.
+#[async_trait]
+pub trait SnapshotReader: Send + Sync + std::fmt::Debug {
+    /// Looks a table up; `None` if the catalog has no such table.
+    async fn load(&self, name: &TableName) -> Result<Option<LakeTable>, LakeReadError>;
+
+    /// Lists all tables of the catalog.
+    async fn list(&self) -> Result<Vec<TableName>, LakeReadError>;
+
+    /// Reads a snapshot's live rows, in any order.
+    ///
+    /// `projection` holds indexes into the snapshot's columns; `None` reads all.
+    async fn scan(
+        &self,
+        name: &TableName,
+        snapshot_id: i64,
+        projection: Option<Vec<usize>>,
+    ) -> Result<BatchStream, LakeReadError>;
+
+    /// Reads a snapshot's live rows with their places, for tables that this program writes.
+    async fn scan_located(&self, name: &TableName, snapshot_id: i64) -> Result<LocatedStream, LakeReadError>;
+}
