@@ -1,1 +1,41 @@
-//! Placeholder.
+//! Dynamic tables: what their SQL means, what they read, and what a refresh changes.
+//!
+//! This crate computes and never commits. It reads snapshots only through
+//! [`flow_core::lake::SnapshotReader`], and hands back rows to insert and rows to delete.
+//!
+//! 1. [`parse`] turns `.sql` files into [`Definition`]s; problems carry file, line and column.
+//! 2. [`plan`] orders them, finds their inputs, checks every operator and fixes the output columns.
+//! 3. [`choose_cut`] finds the newest cut that all inputs of a refresh can present.
+//! 4. [`refresh_full`] computes the SELECT over that cut and compares it with what is stored.
+//! 5. [`query`] runs a user's read-only SQL with the same engine.
+//!
+//! # Invariants
+//! - The result of a definition is a function of its input rows: no order of arrival, number of
+//!   threads, clock or random number shows in it (law 7).
+//! - A value that does not fit its type is an error that names the table, never another value.
+
+mod aggregates;
+mod checked;
+mod cut;
+mod definition;
+mod determinism;
+mod difference;
+mod error;
+mod exact;
+mod output;
+mod parse;
+mod plan;
+mod query;
+mod refresh;
+mod select;
+mod session;
+mod source;
+
+pub use cut::{Cut, InputHistory, InputKind, choose_cut};
+pub use definition::{Definition, Lag, Problem, RequestedMode, SourceFile};
+pub use error::RefreshError;
+pub use output::{LINEAGE_COLUMNS, schema_difference};
+pub use parse::parse;
+pub use plan::{Mode, Plan, PlannedTable, Reason, plan};
+pub use query::query;
+pub use refresh::{RefreshContext, RefreshInput, RefreshOutput, refresh_full};
