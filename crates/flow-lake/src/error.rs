@@ -1,0 +1,209 @@
+//! Why the lake could not do something, and what its caller should do.
+
+use std::path::{Path, PathBuf};
+
+use flow_core::{Remedial, Remedy};
+
+/// Says which lake operation failed, and on what.
+#[derive(Debug, thiserror::Error)]
+pub enum LakeError {
+    /// The catalog file did not answer.
+    #[error("cannot {action} in catalog {path}")]
+    Catalog {
+        /// Says what was tried.
+        action: &'static str,
+        /// Is the SQLite file.
+        path: PathBuf,
+        /// Is the cause.
+        #[source]
+        source: rusqlite::Error,
+    },
+    /// A file could not be read, written or made.
+    #[error("cannot {action} {path}")]
+    File {
+        /// Says what was tried.
+        action: &'static str,
+        /// Is the file or directory.
+        path: PathBuf,
+        /// Is the cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The operating system could not make a file or directory durable; what is on disk is unknown.
+    #[error("cannot sync {path}")]
+    Sync {
+        /// Is the file or directory.
+        path: PathBuf,
+        /// Is the cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The warehouse or catalog setting cannot be used.
+    #[error("setting {field} cannot be used: {reason}")]
+    Options {
+        /// Names the setting.
+        field: &'static str,
+        /// Says why.
+        reason: String,
+    },
+    /// The catalog has a table of this name.
+    #[error("table {table} exists in the catalog")]
+    Exists {
+        /// Names the table.
+        table: String,
+    },
+    /// The catalog has no table of this name, or another one than before.
+    #[error("table {table} is not in the catalog, or is another table of that name")]
+    Missing {
+        /// Names the table.
+        table: String,
+    },
+    /// The table or its snapshot is of a kind that cannot be honoured exactly.
+    #[error("table {table} cannot be used: {reason}")]
+    Unsupported {
+        /// Names the table.
+        table: String,
+        /// Says what is not supported.
+        reason: String,
+    },
+    /// Iceberg metadata, a manifest list or a manifest could not be read or made.
+    #[error("cannot {action} for {table}")]
+    Iceberg {
+        /// Says what was tried.
+        action: &'static str,
+        /// Names the table or file.
+        table: String,
+        /// Is the cause.
+        #[source]
+        source: Box<iceberg::Error>,
+    },
+    /// A Parquet file could not be read or written.
+    #[error("cannot {action} {path}")]
+    Parquet {
+        /// Says what was tried.
+        action: &'static str,
+        /// Is the file.
+        path: String,
+        /// Is the cause.
+        #[source]
+        source: parquet::errors::ParquetError,
+    },
+    /// Columns could not be brought into the wanted shape.
+    #[error("cannot {action} of {table}")]
+    Arrow {
+        /// Says what was tried.
+        action: &'static str,
+        /// Names the table or file.
+        table: String,
+        /// Is the cause.
+        #[source]
+        source: arrow_schema::ArrowError,
+    },
+    /// A stored JSON value (sealed attempt, file) is broken.
+    #[error("cannot {action}")]
+    Json {
+        /// Says what was tried.
+        action: &'static str,
+        /// Is the cause.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The caller broke a rule of this crate, or a worker stopped half-way.
+    #[error("broken invariant: {what}")]
+    Broken {
+        /// Says which.
+        what: String,
+    },
+}
+
+impl LakeError {
+    pub(crate) fn file(action: &'static str, path: &Path, source: std::io::Error) -> Self {
+        LakeError::File {
+            action,
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    pub(crate) fn sync(path: &Path, source: std::io::Error) -> Self {
+        LakeError::Sync {
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    pub(crate) fn iceberg(action: &'static str, table: impl ToString) -> impl FnOnce(iceberg::Error) -> Self {
+        let table = table.to_string();
+        move |source| LakeError::Iceberg {
+            action,
+            table,
+            source: Box::new(source),
+        }
+    }
+
+    pub(crate) fn parquet(
+        action: &'static str,
+        path: impl ToString,
+    ) -> impl FnOnce(parquet::errors::ParquetError) -> Self {
+        let path = path.to_string();
+        move |source| LakeError::Parquet { action, path, source }
+    }
+
+    pub(crate) fn arrow(action: &'static str, table: impl ToString) -> impl FnOnce(arrow_schema::ArrowError) -> Self {
+        let table = table.to_string();
+        move |source| LakeError::Arrow { action, table, source }
+    }
+
+    pub(crate) fn broken(what: impl Into<String>) -> Self {
+        LakeError::Broken { what: what.into() }
+    }
+}
+
+/// Says whether SQLite only asks for patience.
+fn is_busy(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull, OperationInterrupted};
+    matches!(
+        error.sqlite_error_code(),
+        Some(DatabaseBusy | DatabaseLocked | DiskFull | OperationInterrupted)
+    )
+}
+
+impl Remedial for LakeError {
+    fn remedy(&self) -> Remedy {
+        use std::io::ErrorKind::{Interrupted, NotFound, PermissionDenied, ReadOnlyFilesystem, StorageFull};
+        match self {
+            LakeError::Catalog { source, .. } if is_busy(source) => Remedy::Retry,
+            LakeError::Catalog { .. } => Remedy::Reconfigure,
+            LakeError::File { source, .. } => match source.kind() {
+                StorageFull | Interrupted => Remedy::Retry,
+                PermissionDenied | ReadOnlyFilesystem => Remedy::Reconfigure,
+                NotFound => Remedy::BlockTable,
+                _ => Remedy::Retry,
+            },
+            LakeError::Sync { .. } | LakeError::Broken { .. } | LakeError::Json { .. } => Remedy::Crash,
+            LakeError::Options { .. } | LakeError::Exists { .. } => Remedy::Reconfigure,
+            LakeError::Missing { .. }
+            | LakeError::Unsupported { .. }
+            | LakeError::Iceberg { .. }
+            | LakeError::Parquet { .. }
+            | LakeError::Arrow { .. } => Remedy::BlockTable,
+        }
+    }
+
+    fn code(&self) -> Option<&'static str> {
+        Some(match self {
+            LakeError::Catalog { .. } => "F0301",
+            LakeError::File { .. } => "F0302",
+            LakeError::Sync { .. } => "F0303",
+            LakeError::Options { .. } => "F0304",
+            LakeError::Exists { .. } => "F0305",
+            LakeError::Missing { .. } => "F0306",
+            LakeError::Unsupported { .. } => "F0307",
+            LakeError::Iceberg { .. } => "F0308",
+            LakeError::Parquet { .. } => "F0309",
+            LakeError::Arrow { .. } => "F0310",
+            LakeError::Json { .. } => "F0311",
+            LakeError::Broken { .. } => "F0312",
+        })
+    }
+}
