@@ -1,0 +1,148 @@
+//! The gate and the long lanes.
+//!
+//! 1. Format and tidy first: they answer in seconds.
+//! 2. Build and clippy; PostgreSQL and the readers are fetched in the background meanwhile.
+//! 3. Unit tests, then the service tests against the oldest and the newest PostgreSQL.
+//!
+//! A lane that fails stops the lanes that stand on it, never its neighbours.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::lane::{Lanes, capture, minutes, must};
+use crate::tidy;
+use crate::workspace::{cargo, root, target_dir};
+
+/// Builds and clippy from an empty cache on two cores.
+const BUILD_BUDGET: Duration = minutes(45);
+/// All tests together.
+const TEST_BUDGET: Duration = minutes(10);
+/// One long lane.
+const SLOW_BUDGET: Duration = minutes(30);
+/// The oldest and the newest supported PostgreSQL run in the gate, all five in `slow majors`.
+const GATE_MAJORS: [&str; 2] = ["14", "18"];
+const ALL_MAJORS: [&str; 5] = ["14", "15", "16", "17", "18"];
+/// Service tests wait for deadlines more than they compute, so a few run at once.
+const SERVICE_WORKERS: &str = "4";
+
+/// Runs the gate.
+pub(crate) fn ci() -> Result<()> {
+    let mut lanes = Lanes::default();
+    let fetching = Fetch::start(&GATE_MAJORS)?;
+    lanes.run("format", minutes(1), || must(cargo().args(["fmt", "--all", "--check"])));
+    lanes.run("tidy", minutes(1), || tidy::check(false));
+    let built = lanes.run("build", BUILD_BUDGET, || {
+        must(cargo().args(["build", "--workspace", "--all-targets", "--locked"]))
+    });
+    lanes.run("clippy", BUILD_BUDGET, || {
+        must(cargo().args([
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ]))
+    });
+    lanes.limit_sum("build and clippy", BUILD_BUDGET, |name| {
+        name == "build" || name == "clippy"
+    });
+    if built {
+        let fetched = lanes.run("fetch (wait)", minutes(10), || fetching.wait());
+        lanes.run("test units", TEST_BUDGET, || {
+            must(cargo().args(["nextest", "run", "--workspace", "--locked"]))
+        });
+        for major in GATE_MAJORS.into_iter().filter(|_| fetched) {
+            lanes.run(&format!("test service {major}"), TEST_BUDGET, || {
+                pytest(major, &["-n", SERVICE_WORKERS])
+            });
+        }
+        lanes.limit_sum("all tests", TEST_BUDGET, |name| name.starts_with("test "));
+    }
+    lanes.finish()
+}
+
+/// Runs one long lane, building first what it needs.
+pub(crate) fn slow(name: &str) -> Result<()> {
+    let mut lanes = Lanes::default();
+    let majors: &[&str] = match name {
+        "majors" => &ALL_MAJORS,
+        "crash" | "random" | "soak" | "spark" => &["18"],
+        _ => bail!("no lane {name}; there are majors, crash, random, soak, spark"),
+    };
+    let fetching = Fetch::start(majors)?;
+    if !lanes.run("build", BUILD_BUDGET, build_binary) || !lanes.run("fetch (wait)", minutes(10), || fetching.wait()) {
+        return lanes.finish();
+    }
+    if name == "majors" {
+        for major in ALL_MAJORS {
+            lanes.run(&format!("majors {major}"), SLOW_BUDGET, || {
+                pytest(major, &["-n", SERVICE_WORKERS])
+            });
+        }
+        lanes.limit_sum("all majors", SLOW_BUDGET, |lane| lane.starts_with("majors "));
+    } else {
+        lanes.run(name, SLOW_BUDGET, || pytest("18", &["--lane", name, "-s"]));
+    }
+    lanes.finish()
+}
+
+/// Runs service tests on one major with the caller's own pytest arguments.
+pub(crate) fn service(major: &str, args: &[&str]) -> Result<()> {
+    build_binary()?;
+    pytest(major, args)
+}
+
+fn build_binary() -> Result<()> {
+    must(cargo().args(["build", "-p", "flow-daemon", "--locked"]))
+}
+
+/// Is the Python with the readers, made on first use.
+pub(crate) fn readers_python() -> Result<PathBuf> {
+    let script = root().join("tests/tools/readers.sh");
+    Ok(PathBuf::from(capture(&mut Command::new(script))?.trim()))
+}
+
+fn pytest(major: &str, args: &[&str]) -> Result<()> {
+    let binary = target_dir()?.join("debug/embrasure-flow");
+    ensure!(
+        binary.exists(),
+        "{} is missing: build flow-daemon first",
+        binary.display()
+    );
+    let mut command = Command::new(readers_python()?);
+    command
+        .args(["-m", "pytest", "-q"])
+        .args(args)
+        .current_dir(root().join("tests/service"))
+        .env("FLOW_BIN", binary)
+        .env("FLOW_PG_MAJOR", major)
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    must(&mut command)
+}
+
+/// Fills the cache with PostgreSQL and the readers while something else runs.
+struct Fetch {
+    child: Child,
+}
+
+impl Fetch {
+    fn start(majors: &[&str]) -> Result<Self> {
+        let child = Command::new(root().join("tests/tools/fetch.sh"))
+            .args(majors)
+            .stdin(Stdio::null())
+            .spawn()
+            .context("cannot run tests/tools/fetch.sh")?;
+        Ok(Self { child })
+    }
+
+    fn wait(mut self) -> Result<()> {
+        let status = self.child.wait()?;
+        ensure!(status.success(), "tests/tools/fetch.sh: {status}");
+        Ok(())
+    }
+}
