@@ -1,0 +1,77 @@
+//! The directory itself: making it, locking it, asking how full its disk is.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+use crate::error::StoreError;
+
+/// Is the lock file's name. It holds the owner's process id, for people; the lock is what counts.
+const LOCK_FILE: &str = "lock.pid";
+
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
+    let path = path.to_owned();
+    move |source| StoreError::Directory { action, path, source }
+}
+
+/// Makes the directory for its owner only, if it is not there, and its entry durable.
+pub(crate) fn create(dir: &Path) -> Result<(), StoreError> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(failed("create directory", dir))?;
+    match dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) => File::open(parent)
+            .and_then(|parent| parent.sync_all())
+            .map_err(failed("sync directory", parent)),
+        None => Ok(()),
+    }
+}
+
+/// Takes the directory for this process; dropping the file, or the process's end, gives it back.
+pub(crate) fn lock(dir: &Path) -> Result<File, StoreError> {
+    let path = dir.join(LOCK_FILE);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let mut file = options.open(&path).map_err(failed("open", &path))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut pid = String::new();
+            let known = file.read_to_string(&mut pid).is_ok() && pid.trim().parse::<u32>().is_ok();
+            return Err(StoreError::Busy {
+                dir: dir.to_owned(),
+                holder: if known {
+                    format!(" (pid {})", pid.trim())
+                } else {
+                    String::new()
+                },
+            });
+        }
+        Err(TryLockError::Error(source)) => return Err(failed("lock", &path)(source)),
+    }
+    file.set_len(0)
+        .and_then(|()| writeln!(file, "{}", std::process::id()))
+        .map_err(failed("write", &path))?;
+    Ok(file)
+}
+
+/// Counts the bytes an unprivileged process may still write on the directory's disk.
+#[allow(unsafe_code)]
+pub(crate) fn free_bytes(dir: &Path) -> Result<u64, StoreError> {
+    use std::os::unix::ffi::OsStrExt;
+    let name = std::ffi::CString::new(dir.as_os_str().as_bytes())
+        .map_err(|error| failed("ask for free space of", dir)(error.into()))?;
+    let mut stat = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
+    // SAFETY: `name` is NUL-terminated and `stat` is a writable statvfs; both outlive the call.
+    let result = unsafe { libc::statvfs(name.as_ptr(), stat.as_mut_ptr()) };
+    if result != 0 {
+        return Err(failed("ask for free space of", dir)(std::io::Error::last_os_error()));
+    }
+    // SAFETY: all bit patterns are valid for its integers, and a call that returns 0 has filled it.
+    let stat = unsafe { stat.assume_init() };
+    #[allow(clippy::unnecessary_cast, reason = "the fields' width differs between systems")]
+    Ok((stat.f_bavail as u64).saturating_mul(stat.f_frsize as u64))
+}

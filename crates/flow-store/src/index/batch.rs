@@ -1,0 +1,62 @@
+//! One atomic batch of changes of the row index.
+
+use flow_core::{Generation, TableId};
+use rocksdb::{ColumnFamily, WriteBatch};
+
+use crate::database::Database;
+use crate::delta::Location;
+use crate::layout::{Family, row_prefix};
+use crate::record;
+
+/// Gathers puts and removes of one table's generation.
+pub(crate) struct IndexBatch<'a> {
+    index: &'a ColumnFamily,
+    hot: &'a ColumnFamily,
+    batch: WriteBatch,
+    /// Begins with the generation's prefix; the key is written behind it.
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl<'a> IndexBatch<'a> {
+    pub(crate) fn new(database: &'a Database, table: TableId, generation: Generation) -> Self {
+        IndexBatch {
+            index: database.family(Family::Index),
+            hot: database.family(Family::Hot),
+            batch: WriteBatch::default(),
+            key: row_prefix(table, generation).to_vec(),
+            value: Vec::new(),
+        }
+    }
+
+    fn full_key(&mut self, key: &[u8]) {
+        self.key.truncate(8);
+        self.key.extend_from_slice(key);
+    }
+
+    pub(crate) fn put(&mut self, key: &[u8], location: Location) {
+        self.full_key(key);
+        record::seal_into(&mut self.value, &self.key, |out| location.write(out));
+        self.batch.put_cf(self.index, &self.key, &self.value);
+    }
+
+    pub(crate) fn remove(&mut self, key: &[u8]) {
+        self.full_key(key);
+        self.batch.delete_cf(self.index, &self.key);
+    }
+
+    pub(crate) fn put_hot(&mut self, key: &[u8], row: &[u8]) {
+        self.full_key(key);
+        record::seal_into(&mut self.value, &self.key, |out| out.extend_from_slice(row));
+        self.batch.put_cf(self.hot, &self.key, &self.value);
+    }
+
+    pub(crate) fn remove_hot(&mut self, key: &[u8]) {
+        self.full_key(key);
+        self.batch.delete_cf(self.hot, &self.key);
+    }
+
+    pub(crate) fn finish(self) -> WriteBatch {
+        self.batch
+    }
+}
