@@ -1,0 +1,264 @@
+//! A writer is killed at random moments; what is found afterwards must continue what it had said.
+//!
+//! Journal contents, index deltas and row copies are functions of the transaction's or epoch's
+//! number, so the parent can tell what must be there. The writer says each fact on its standard
+//! output after it became durable.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+
+use flow_core::operation::{Event, Phase};
+use flow_core::{Epoch, Generation, Lsn, TableId};
+use flow_store::{CompletionWrites, IndexDelta, Kind, LedgerPosition, OperationRecord, Store};
+
+use crate::support::{CHILD_DIR, at, child, id, meta, mix, open, share, temp};
+
+const ROUNDS: u64 = 12;
+const KEYS: u64 = 300;
+const T: TableId = TableId(1);
+const G: Generation = Generation(1);
+
+fn chunks_of(n: u64) -> Vec<Vec<u8>> {
+    let chunks = mix(n) % 4;
+    (0..chunks)
+        .map(|chunk| vec![(n + chunk) as u8; (mix(n + chunk) % 3000) as usize])
+        .collect()
+}
+
+/// Says what an epoch does to a key: `None` nothing, `Some(false)` removes it, `Some(true)` puts it.
+fn touches(epoch: u64, key: u64) -> Option<bool> {
+    match mix(epoch * KEYS + key) % 5 {
+        0 => Some(false),
+        1 | 2 => Some(true),
+        _ => None,
+    }
+}
+
+fn copy_of(epoch: u64, key: u64) -> Vec<u8> {
+    vec![(epoch ^ key) as u8; (mix(epoch + key) % 400) as usize]
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")
+        .and_then(|()| out.flush())
+        .expect("the parent listens");
+}
+
+/// Resolves what a killed writer left open, as recovery would: what is sealed counts as committed.
+fn recover(store: &Store) {
+    for mut operation in store.operations().open_operations().expect("readable") {
+        match operation.shares[0].phase() {
+            Phase::Building { .. } => {
+                operation.step(0, Event::SetAside).expect("allowed");
+                store
+                    .operations()
+                    .complete(operation, &CompletionWrites::default())
+                    .expect("written");
+            }
+            Phase::Sealed { .. } => {
+                operation.step(0, Event::MarkerFound).expect("allowed");
+                apply_and_complete(store, operation);
+            }
+            Phase::Committed { .. } => apply_and_complete(store, operation),
+            phase => panic!("{phase:?} is not stored"),
+        }
+    }
+}
+
+fn apply_and_complete(store: &Store, mut operation: OperationRecord) {
+    let Kind::Epoch { epoch, to, .. } = *operation.kind() else {
+        panic!("only epochs are written here");
+    };
+    store.operations().proof(&operation).expect("written");
+    while store.operations().apply_block(&mut operation, 0).expect("applied") {}
+    let ledger = Some(LedgerPosition {
+        last_epoch: epoch,
+        published_lsn: to,
+    });
+    let writes = CompletionWrites {
+        ledger,
+        ..CompletionWrites::default()
+    };
+    store.operations().complete(operation, &writes).expect("written");
+}
+
+fn publish(store: &Store, epoch: u64) {
+    let kind = Kind::Epoch {
+        epoch: Epoch(epoch),
+        from: Lsn(epoch - 1),
+        to: Lsn(epoch),
+        commit_time_us: 0,
+    };
+    let mut operation = store.operations().begin(id, kind, vec![share(1)]).expect("durable");
+    let file = store.files().next_id().expect("a number");
+    say(&format!("file {file}"));
+    let mut blocks = 0;
+    let mut delta = IndexDelta::new();
+    for key in 0..KEYS {
+        match touches(epoch, key) {
+            Some(true) => delta.put(&key.to_be_bytes(), at(epoch, key), Some(&copy_of(epoch, key))),
+            Some(false) => delta.remove(&key.to_be_bytes()),
+            None => {}
+        }
+        if delta.len() == 40 || key == KEYS - 1 {
+            store
+                .operations()
+                .stage_block(operation.seq(), 0, blocks, &delta)
+                .expect("written");
+            delta.clear();
+            blocks += 1;
+        }
+    }
+    operation.shares[0].plan = Some(b"plan".to_vec());
+    operation.shares[0].blocks = blocks;
+    operation.step(0, Event::Seal).expect("allowed");
+    store.operations().seal(&operation).expect("durable");
+    say(&format!("sealed {epoch}"));
+    operation.step(0, Event::Committed).expect("allowed");
+    apply_and_complete(store, operation);
+}
+
+/// Journals and publishes until it is killed; does nothing when it is not a child.
+#[test]
+fn writer() {
+    let Some(dir) = std::env::var_os(CHILD_DIR) else {
+        return;
+    };
+    let store = open(Path::new(&dir));
+    recover(&store);
+    let journal = store.journal();
+    let mut next = journal.position().0 / 100 + 1;
+    loop {
+        for _ in 0..mix(next) % 20 {
+            let chunks = chunks_of(next);
+            let slices: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
+            for (number, chunk) in slices.iter().enumerate() {
+                journal
+                    .stage_chunk(Lsn(next * 100), number as u32, chunk)
+                    .expect("written");
+            }
+            journal.stage_commit(&meta(next, &slices)).expect("written");
+            next += 1;
+        }
+        say(&format!("synced {}", journal.sync().expect("synced").0));
+        if next.is_multiple_of(3) {
+            journal
+                .forget(Lsn(journal.position().0.saturating_sub(5000)))
+                .expect("forgotten");
+        }
+        let ledger = store.facts().ledger().expect("readable");
+        publish(&store, ledger.last_epoch.0 + 1);
+    }
+}
+
+/// Is what the parent has been told, over all rounds.
+#[derive(Default)]
+struct Told {
+    synced: u64,
+    sealed: u64,
+    files: BTreeSet<u64>,
+}
+
+impl Told {
+    fn hear(&mut self, line: &str) {
+        // The test harness writes its own words before the first line.
+        let mut words = line.split(' ').rev();
+        let (Some(number), Some(what)) = (words.next().and_then(|n| n.parse::<u64>().ok()), words.next()) else {
+            return;
+        };
+        match what {
+            "synced" => {
+                assert!(number >= self.synced, "the position went back");
+                self.synced = number;
+            }
+            "sealed" => self.sealed = self.sealed.max(number),
+            "file" => assert!(self.files.insert(number), "file number {number} was given twice"),
+            _ => {}
+        }
+    }
+}
+
+fn check_journal(store: &Store, told: &Told) {
+    let journal = store.journal();
+    assert!(journal.position().0 >= told.synced, "{} was synced", told.synced);
+    assert!(journal.forgotten() <= journal.position());
+    let mut expected = journal.forgotten().0 / 100 + 1;
+    let mut bytes = 0;
+    for transaction in journal.transactions(Lsn::ZERO, Lsn(u64::MAX)) {
+        let transaction = transaction.expect("readable");
+        let chunks = chunks_of(expected);
+        let slices: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
+        assert_eq!(transaction, meta(expected, &slices));
+        let read: Vec<Vec<u8>> = journal
+            .chunks(&transaction)
+            .map(|c| c.expect("readable").to_vec())
+            .collect();
+        assert_eq!(read, chunks);
+        bytes += transaction.bytes;
+        expected += 1;
+    }
+    assert_eq!(
+        (expected - 1) * 100 + 50,
+        journal.position().0.max(50),
+        "the journal ends at its position"
+    );
+    assert_eq!(bytes, journal.bytes());
+}
+
+fn check_index(store: &Store, told: &Told) {
+    let last = store.facts().ledger().expect("readable").last_epoch.0;
+    assert!(
+        last >= told.sealed,
+        "epoch {} was sealed, the ledger has {last}",
+        told.sealed
+    );
+    let keys: Vec<_> = (0..KEYS).map(u64::to_be_bytes).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let found = store.index().locate(T, G, &keys).expect("readable");
+    let hot = store.index().hot(T, G, &keys).expect("readable");
+    for key in 0..KEYS {
+        let by = (1..=last).rev().find(|epoch| touches(*epoch, key).is_some());
+        let by = by.filter(|epoch| touches(*epoch, key) == Some(true));
+        assert_eq!(
+            found[key as usize],
+            by.map(|epoch| at(epoch, key)),
+            "key {key} after epoch {last}"
+        );
+        assert_eq!(
+            hot[key as usize].as_deref(),
+            by.map(|epoch| copy_of(epoch, key)).as_deref()
+        );
+    }
+}
+
+#[test]
+fn a_killed_writer_leaves_a_prefix_and_nothing_twice() {
+    let dir = temp();
+    let mut told = Told::default();
+    for round in 0..ROUNDS {
+        let mut writer = child("kill::writer", dir.path(), "");
+        let mut output = BufReader::new(writer.stdout.take().expect("piped"));
+        let mut line = String::new();
+        // Lines come between durable steps; how far the writer is past one when it dies is chance.
+        for _ in 0..2 + mix(round) % 60 {
+            line.clear();
+            let read = output.read_line(&mut line).expect("readable");
+            assert!(read > 0, "the writer ended by itself");
+            told.hear(line.trim_end());
+        }
+        (0..mix(round + 1000) % 2_000_000).for_each(|_| std::hint::spin_loop());
+        writer.kill().expect("killed");
+        writer.wait().expect("reaped");
+        for line in output.lines() {
+            told.hear(&line.expect("readable"));
+        }
+        let store = open(dir.path());
+        check_journal(&store, &told);
+        recover(&store);
+        check_index(&store, &told);
+        told.hear(&format!("file {}", store.files().next_id().expect("a number")));
+    }
+    assert!(told.synced > 0 && told.sealed > 0);
+}
