@@ -1,0 +1,11 @@
+-- A dynamic table: declared in SQL, kept fresh by the service. Remove the two dashes before each
+-- line, put in tables and columns of yours, and ask 'embrasure-flow plan' what it thinks of it.
+--
+-- CREATE DYNAMIC TABLE silver.orders_by_status
+--   LAG = '1 minute'
+-- AS
+-- SELECT status,
+--        COUNT(*) AS orders,
+--        SUM(amount) AS amount
+-- FROM public.orders
+-- GROUP BY status;
