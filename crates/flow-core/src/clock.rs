@@ -18,3 +18,43 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
 pub const POSTGRES_EPOCH_US: i64 = 946_684_800_000_000;
 /// Is days from the Unix epoch to PostgreSQL's (2000-01-01).
 pub const POSTGRES_EPOCH_DAYS: i32 = 10_957;
+
+/// Writes a moment as ISO 8601 in UTC with microseconds, `2026-11-30T09:05:00.000001Z`.
+pub fn iso_utc(at: UnixMicros) -> String {
+    let (days, micros) = (at.div_euclid(86_400_000_000), at.rem_euclid(86_400_000_000));
+    let (year, month, day) = civil_from_days(days);
+    let seconds = micros / 1_000_000;
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:06}Z", micros % 1_000_000)
+}
+
+/// Is the proleptic Gregorian date of a day counted from 1970-01-01: year, month, day.
+///
+/// Counts in 400-year eras that begin on 1 March, so that the leap day is the last of a year.
+pub fn civil_from_days(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_print_as_iso() {
+        assert_eq!(iso_utc(0), "1970-01-01T00:00:00.000000Z");
+        assert_eq!(iso_utc(-1), "1969-12-31T23:59:59.999999Z");
+        assert_eq!(iso_utc(951_782_400_000_000), "2000-02-29T00:00:00.000000Z");
+        assert_eq!(iso_utc(POSTGRES_EPOCH_US), "2000-01-01T00:00:00.000000Z");
+        assert_eq!(civil_from_days(i64::from(POSTGRES_EPOCH_DAYS)), (2000, 1, 1));
+        assert_eq!(civil_from_days(-719_468), (0, 3, 1));
+    }
+}

@@ -1,0 +1,270 @@
+//! Source → journal (steps 1 to 3 of the walk), and the answer to PostgreSQL (step 11).
+//!
+//! 1. A receiving task owns the replication connection and puts its events on a bounded queue.
+//! 2. A journaling thread takes them, stages chunks and commits, and syncs when the queue is empty
+//!    or a group is large: one sync for many transactions.
+//! 3. A lost connection is made again from the journal's position, with backoff; what was staged of
+//!    an unfinished transaction is overwritten by its second sending.
+//!
+//! # Invariants
+//! - IMPORTANT: nothing is acknowledged here. [`Acknowledgement`] reports what publishing (or, in
+//!   `journaled` mode, the sync) has proved, never what was received.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use flow_core::{Lsn, Remedial, Remedy};
+use flow_source::{Acknowledger, CaptureTable, SourceEvent, SourceOptions, Stream};
+use flow_store::Store;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::backlog::Backlog;
+use crate::error::EngineError;
+use crate::failpoint;
+use crate::options::AckMode;
+use crate::shared::Shared;
+
+/// Is how many events wait between receiving and journaling. A chunk is about half a megabyte, so
+/// this bounds the queue at about 32 MiB.
+const QUEUE: usize = 64;
+
+/// Is how many staged bytes are synced even if more events wait.
+const GROUP_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// Is how long a staged transaction waits for a sync while events keep coming.
+const GROUP_AGE_MAX: Duration = Duration::from_millis(20);
+
+/// Are the first and the longest pause between two connection attempts.
+const BACKOFF_FIRST: Duration = Duration::from_millis(100);
+const BACKOFF_MAX: Duration = Duration::from_secs(10);
+
+/// Is how often a paused capture looks at the disk again.
+const DISK_LOOK: Duration = Duration::from_secs(1);
+
+/// Reports positions to PostgreSQL over whichever connection is up.
+#[derive(Debug, Default)]
+pub(crate) struct Acknowledgement {
+    state: Mutex<(Lsn, Option<Acknowledger>)>,
+}
+
+impl Acknowledgement {
+    fn attach(&self, acknowledger: Acknowledger) {
+        let mut state = self.state.lock().expect("a thread that held the acknowledgement panicked");
+        if !state.0.is_zero() {
+            acknowledger.acknowledge(state.0);
+        }
+        state.1 = Some(acknowledger);
+    }
+
+    /// Tells PostgreSQL that it may forget everything up to `lsn`.
+    pub(crate) fn raise(&self, lsn: Lsn) {
+        let mut state = self.state.lock().expect("a thread that held the acknowledgement panicked");
+        if lsn > state.0 {
+            state.0 = lsn;
+            if let Some(acknowledger) = &state.1 {
+                acknowledger.acknowledge(lsn);
+            }
+        }
+    }
+}
+
+/// Captures until cancelled or until the source cannot be continued.
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    source: SourceOptions,
+    tables: Vec<CaptureTable>,
+    cancel: CancellationToken,
+) -> Result<(), EngineError> {
+    let (events, queue) = mpsc::channel(QUEUE);
+    let journaling = {
+        let shared = shared.clone();
+        tokio::task::spawn_blocking(move || journal(&shared, queue))
+    };
+    let received = receive(&shared, &source, &tables, events, &cancel).await;
+    let journaled = journaling.await.unwrap_or_else(|error| Err(EngineError::Invariant(error.to_string())));
+    journaled.and(received)
+}
+
+/// Keeps a connection up and forwards its events. Ends when cancelled, when the journaling thread
+/// ended, or with the error that no reconnect can mend.
+async fn receive(
+    shared: &Shared,
+    source: &SourceOptions,
+    tables: &[CaptureTable],
+    events: mpsc::Sender<SourceEvent>,
+    cancel: &CancellationToken,
+) -> Result<(), EngineError> {
+    let mut backoff = BACKOFF_FIRST;
+    let mut down_since = None;
+    loop {
+        let outcome = tokio::select! {
+            outcome = session(shared, source, tables, &events, &mut down_since, &mut backoff) => outcome,
+            () = cancel.cancelled() => return Ok(()),
+        };
+        shared.board.write().connected = false;
+        let Err(error) = outcome else { return Ok(()) };
+        if error.remedy() != Remedy::Retry {
+            return Err(error);
+        }
+        shared.board.error(&error, "replication");
+        shared.counters.reconnects.add(1);
+        let now = shared.clock.monotonic();
+        let since = *down_since.get_or_insert(now);
+        let out_for = now.saturating_sub(since);
+        let retry_for = shared.options().retry_for;
+        if out_for > retry_for {
+            return Err(EngineError::Unavailable {
+                what: "PostgreSQL",
+                seconds: out_for.as_secs(),
+                source: Box::new(error),
+            });
+        }
+        tokio::select! {
+            () = tokio::time::sleep(backoff) => {}
+            () = cancel.cancelled() => return Ok(()),
+        }
+        backoff = (backoff * 2).min(BACKOFF_MAX);
+    }
+}
+
+/// Runs one replication connection until it fails. `Ok` means that nobody takes events any more.
+async fn session(
+    shared: &Shared,
+    source: &SourceOptions,
+    tables: &[CaptureTable],
+    events: &mpsc::Sender<SourceEvent>,
+    down_since: &mut Option<Duration>,
+    backoff: &mut Duration,
+) -> Result<(), EngineError> {
+    let position = shared.store.journal().position();
+    let mut stream = Stream::connect(source, position, tables.to_vec()).await?;
+    shared.acknowledgement.attach(stream.acknowledger());
+    shared.board.write().connected = true;
+    tracing::info!(%position, "replication connected");
+    loop {
+        let event = stream.next().await?;
+        *down_since = None;
+        *backoff = BACKOFF_FIRST;
+        note_received(shared, &event);
+        if events.send(event).await.is_err() {
+            return Ok(());
+        }
+        wait_for_disk(shared).await;
+    }
+}
+
+fn note_received(shared: &Shared, event: &SourceEvent) {
+    match event {
+        SourceEvent::Begin { .. } => {}
+        SourceEvent::Chunk { bytes, .. } => shared.counters.received_bytes.add(bytes.len() as u64),
+        SourceEvent::Commit(meta) => {
+            shared.counters.transactions_received.add(1);
+            shared.counters.changes_received.add(meta.changes);
+            let mut notices = shared.board.write();
+            notices.positions.received.raise(meta.end_lsn);
+            notices.positions.server.raise(meta.end_lsn);
+        }
+        SourceEvent::Keepalive { wal_end } => {
+            let mut notices = shared.board.write();
+            notices.positions.received.raise(*wal_end);
+            notices.positions.server.raise(*wal_end);
+        }
+    }
+}
+
+/// Holds receiving back while the disk is nearly full. PostgreSQL keeps its WAL meanwhile.
+async fn wait_for_disk(shared: &Shared) {
+    while shared.disk_is_low() {
+        shared.board.write().storage.capture_paused = true;
+        tokio::time::sleep(DISK_LOOK).await;
+    }
+    let mut notices = shared.board.write();
+    if notices.storage.capture_paused {
+        notices.storage.capture_paused = false;
+        tracing::info!("capture resumed: the disk has room again");
+    }
+}
+
+/// Is what was staged since the last sync.
+#[derive(Default)]
+struct Group {
+    to: Lsn,
+    rows: u64,
+    bytes: u64,
+    staged_bytes: u64,
+    oldest: Option<i64>,
+    since: Option<Duration>,
+}
+
+/// Takes events and makes them durable in groups. Ends when the receiving side does.
+fn journal(shared: &Shared, mut queue: mpsc::Receiver<SourceEvent>) -> Result<(), EngineError> {
+    let journal = shared.store.journal();
+    let mut group = Group::default();
+    loop {
+        let event = match queue.try_recv() {
+            Ok(event) => event,
+            Err(mpsc::error::TryRecvError::Empty) => {
+                sync(shared, &mut group)?;
+                match queue.blocking_recv() {
+                    Some(event) => event,
+                    None => return Ok(()),
+                }
+            }
+            Err(mpsc::error::TryRecvError::Disconnected) => return sync(shared, &mut group),
+        };
+        let now = shared.clock.monotonic();
+        match event {
+            SourceEvent::Begin { .. } => {}
+            SourceEvent::Chunk { commit_lsn, number, bytes } => {
+                journal.stage_chunk(commit_lsn, number, &bytes)?;
+                group.staged_bytes += bytes.len() as u64;
+            }
+            SourceEvent::Commit(meta) => {
+                if meta.end_lsn > journal.position() {
+                    journal.stage_commit(&meta)?;
+                    group.to = group.to.max(meta.end_lsn);
+                    group.rows += meta.changes;
+                    group.bytes += meta.bytes;
+                    if meta.changes > 0 {
+                        group.oldest.get_or_insert(meta.commit_time);
+                    }
+                    group.since.get_or_insert(now);
+                }
+            }
+            SourceEvent::Keepalive { wal_end } => {
+                group.to = group.to.max(wal_end);
+                group.since.get_or_insert(now);
+                journal.advance(wal_end)?;
+            }
+        }
+        let old = group.since.is_some_and(|since| now.saturating_sub(since) >= GROUP_AGE_MAX);
+        if group.staged_bytes >= GROUP_BYTES_MAX || old {
+            sync(shared, &mut group)?;
+        }
+    }
+}
+
+/// Makes the group durable, and only then tells the others.
+fn sync(shared: &Shared, group: &mut Group) -> Result<(), EngineError> {
+    if group.since.is_none() {
+        return Ok(());
+    }
+    let position = shared.store.journal().sync()?;
+    failpoint::hit("journal_synced");
+    shared.counters.journal_syncs.add(1);
+    shared.board.write().positions.journaled.raise(position);
+    if shared.options().ack_mode == AckMode::Journaled {
+        shared.acknowledge(position);
+    }
+    let backlog: &Backlog = &shared.backlog;
+    backlog.journaled(position, group.rows, group.bytes, group.oldest, shared.clock.monotonic());
+    *group = Group::default();
+    Ok(())
+}
+
+/// Drops what an interrupted run staged of unfinished transactions.
+pub(crate) fn drop_unfinished(store: &Store) -> Result<(), EngineError> {
+    store.journal().drop_partial()?;
+    Ok(())
+}

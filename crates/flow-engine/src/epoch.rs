@@ -1,0 +1,356 @@
+//! An epoch as an operation: what it writes, and what completing it means (steps 4 to 11).
+//!
+//! 1. [`admit`] chooses the range: contiguous journaled transactions up to the limits, whole ones
+//!    only, and never an end below the first cut of a fresh copy.
+//! 2. [`EpochWork::write`] folds the range (again after a restart: the journal still has it),
+//!    resolves it against the row index and writes every table in parallel.
+//! 3. A table that cannot go on is blocked here and the rest go on without it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use flow_core::clock::{UnixMicros, iso_utc};
+use flow_core::operation::Phase;
+use flow_core::schedule::EpochLimits;
+use flow_core::{Attempt, Epoch, Lsn, TableId};
+use flow_lake::{OPERATION_ID, Progress};
+use flow_store::{CompletionWrites, Kind, LedgerPosition, OperationRecord, Store, TableRecord, TableState};
+
+use crate::block::{Block, block_table};
+use crate::error::EngineError;
+use crate::fold::{FoldTable, FoldTables, Range, Survey, TableFold, fold, survey};
+use crate::publish::{Draft, SharePlan, Work, blocking, retrying};
+use crate::resolve::{Resolved, resolve};
+use crate::shared::Shared;
+use crate::table_writer::TableWriter;
+
+/// Is a chosen range with what it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Admitted {
+    pub(crate) range: Range,
+    pub(crate) commit_time: UnixMicros,
+    pub(crate) rows: u64,
+    pub(crate) bytes: u64,
+    /// Is the commit time of the first transaction after the range, if one is journaled.
+    pub(crate) next_commit: Option<UnixMicros>,
+}
+
+/// Chooses the next range after `from`: at least one transaction, or the whole idle stretch up to
+/// `journaled` if there is none. `None` if nothing lies after `from`.
+pub(crate) fn admit(
+    store: &Store,
+    from: Lsn,
+    journaled: Lsn,
+    first_cut: Lsn,
+    limits: &EpochLimits,
+) -> Result<Option<Admitted>, EngineError> {
+    if journaled <= from || journaled < first_cut {
+        return Ok(None);
+    }
+    let mut admitted = Admitted { range: Range { from, to: from }, commit_time: 0, rows: 0, bytes: 0, next_commit: None };
+    let mut full = false;
+    for meta in store.journal().transactions(from, journaled) {
+        let meta = meta?;
+        if full && meta.changes > 0 {
+            admitted.next_commit = Some(meta.commit_time);
+            break;
+        }
+        admitted.range.to = meta.end_lsn;
+        if meta.changes > 0 {
+            admitted.commit_time = admitted.commit_time.max(meta.commit_time);
+            admitted.rows += meta.changes;
+            admitted.bytes += meta.bytes;
+        }
+        let over = admitted.rows >= limits.max_rows || admitted.bytes >= limits.max_bytes;
+        full = over && admitted.range.to >= first_cut;
+    }
+    if admitted.next_commit.is_none() {
+        admitted.range.to = journaled;
+    }
+    Ok(Some(admitted))
+}
+
+/// Is what a range became before its operation began.
+#[derive(Debug)]
+pub(crate) enum Prepared {
+    /// The range fits memory and is folded.
+    Folded(BTreeMap<TableId, TableFold>),
+    /// The range is folded pass by pass while it is written.
+    Surveyed(Survey),
+}
+
+impl Prepared {
+    /// Lists the tables that the range changes.
+    pub(crate) fn tables(&self) -> BTreeSet<TableId> {
+        match self {
+            Prepared::Folded(folds) => folds.keys().copied().collect(),
+            Prepared::Surveyed(survey) => survey.tables.clone(),
+        }
+    }
+}
+
+/// Is the part of the memory budget that folding may hold; write buffers, caches and Parquet take
+/// the rest.
+const FOLD_SHARE: u64 = 4;
+
+/// Folds a range, or surveys it if it is too large to fold at once.
+pub(crate) fn prepare(shared: &Shared, range: Range, bytes: u64) -> Result<Prepared, EngineError> {
+    let began = shared.clock.monotonic();
+    let tables = fold_tables(&shared.tables());
+    let budget = shared.options().limits.memory_bytes as u64 / FOLD_SHARE;
+    let prepared = if bytes * 2 <= budget {
+        Prepared::Folded(fold(&shared.store, range, &tables, &Default::default(), 0)?)
+    } else {
+        Prepared::Surveyed(survey(&shared.store, range, &tables, bytes, budget)?)
+    };
+    shared.counters.fold_time.record(shared.clock.monotonic().saturating_sub(began));
+    Ok(prepared)
+}
+
+fn fold_tables(records: &BTreeMap<TableId, TableRecord>) -> FoldTables {
+    let streaming = records.values().filter(|record| record.state == TableState::Streaming);
+    let entry = |record: &TableRecord| {
+        let table = FoldTable {
+            schema: Arc::new(record.schema.clone()),
+            start_lsn: record.start_lsn.unwrap_or(Lsn::ZERO),
+        };
+        (record.id, table)
+    };
+    streaming.map(entry).collect()
+}
+
+/// Is an epoch being published.
+#[derive(Debug)]
+pub(crate) struct EpochWork {
+    epoch: Epoch,
+    range: Range,
+    commit_time: UnixMicros,
+    /// Is taken by the first attempt; later ones prepare again.
+    prepared: Option<Prepared>,
+}
+
+impl EpochWork {
+    pub(crate) fn new(epoch: Epoch, range: Range, commit_time: UnixMicros, prepared: Prepared) -> Self {
+        EpochWork { epoch, range, commit_time, prepared: Some(prepared) }
+    }
+
+    /// Takes up an epoch that an earlier run left open.
+    pub(crate) fn resumed(epoch: Epoch, range: Range, commit_time: UnixMicros) -> Self {
+        EpochWork { epoch, range, commit_time, prepared: None }
+    }
+
+    fn summary(&self, shared: &Shared) -> BTreeMap<String, String> {
+        let pairs = [
+            ("flow.source-id", shared.source_id.clone()),
+            ("flow.epoch", self.epoch.to_string()),
+            ("flow.lsn", self.range.to.to_string()),
+            ("flow.commit-time", iso_utc(self.commit_time)),
+        ];
+        pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    async fn prepare(&mut self, shared: &Arc<Shared>) -> Result<Prepared, EngineError> {
+        if let Some(prepared) = self.prepared.take() {
+            return Ok(prepared);
+        }
+        let range = self.range;
+        blocking(shared, move |shared| {
+            let mut bytes = 0;
+            for meta in shared.store.journal().transactions(range.from, range.to) {
+                bytes += meta?.bytes;
+            }
+            prepare(shared, range, bytes)
+        })
+        .await
+    }
+
+    async fn block(&self, shared: &Arc<Shared>, table: TableId, code: &str, reason: String) -> Result<(), EngineError> {
+        let block = Block { code: code.to_owned(), reason, hold_lsn: self.range.from };
+        block_table(shared, table, block).await
+    }
+
+    /// Opens the lake table of a share, unless a foreign commit stands on it.
+    async fn open(
+        &self,
+        shared: &Arc<Shared>,
+        record: &TableRecord,
+    ) -> Result<Result<flow_lake::Table, (&'static str, String)>, EngineError> {
+        let table = retrying(shared, "the catalog", || shared.lake.load(&record.target)).await?;
+        let Some(table) = table else {
+            return Ok(Err(("F0006", format!("table {} is no longer in the catalog", record.target))));
+        };
+        if record.target_uuid.as_deref() != Some(table.uuid().as_str()) {
+            return Ok(Err(("F0006", format!("table {} was replaced by another one", record.target))));
+        }
+        if table.current_snapshot_id() != record.snapshot_id {
+            let by = table.current_operation_id().unwrap_or("another program");
+            let reason = format!("snapshot {:?} of {} was committed by {by}", table.current_snapshot_id(), record.target);
+            return Ok(Err(("F0007", reason)));
+        }
+        Ok(Ok(table))
+    }
+
+    /// Resolves and writes one pass of one table; `Ok(Some(_))` is why it cannot go on.
+    async fn write_pass(
+        shared: &Arc<Shared>,
+        record: &TableRecord,
+        writer: &mut TableWriter,
+        outcomes: TableFold,
+    ) -> Result<Option<(String, String)>, EngineError> {
+        let (outcomes, appended) = match outcomes {
+            TableFold::Folded { outcomes, appended } => (outcomes, appended),
+            TableFold::Refused { error, at } => return Ok(Some(refused(&error, at))),
+        };
+        let resolved = if record.schema.has_key() {
+            let table = record.clone();
+            match blocking(shared, move |shared| resolve(&shared.store, &table, outcomes)).await? {
+                Ok(resolved) => resolved,
+                Err(refusal) => return Ok(Some((refusal.code.to_owned(), refusal.reason))),
+            }
+        } else {
+            let rows = appended.into_iter().map(|row| (Box::default(), row)).collect();
+            Resolved { rows, ..Resolved::default() }
+        };
+        writer.write(resolved).await?;
+        Ok(None)
+    }
+}
+
+/// Names code and reason of a change that cannot be folded.
+fn refused(error: &flow_core::collapse::CollapseError, at: Lsn) -> (String, String) {
+    use flow_core::collapse::CollapseError as E;
+    let code = match error {
+        E::Blocked { code, .. } => code.clone(),
+        E::Truncated => "F0008".to_owned(),
+        E::AppendOnly => "F0009".to_owned(),
+        E::Key(_) | E::Exists | E::Missing => "F0004".to_owned(),
+    };
+    (code, format!("{} (transaction {at})", crate::board::chain(error)))
+}
+
+/// Is one share's writer with the table it is for.
+struct Open {
+    share: usize,
+    record: TableRecord,
+    writer: TableWriter,
+}
+
+#[async_trait]
+impl Work for EpochWork {
+    async fn write(
+        &mut self,
+        shared: &Arc<Shared>,
+        operation: &OperationRecord,
+        attempt: Attempt,
+    ) -> Result<Vec<Option<Draft>>, EngineError> {
+        let prepared = self.prepare(shared).await?;
+        let mut open: Vec<Open> = Vec::new();
+        for (share, table) in operation.shares.iter().enumerate() {
+            let record = table.table.and_then(|id| shared.table(id));
+            let Some(record) = record.filter(|record| record.state == TableState::Streaming) else { continue };
+            if table.phase() == Phase::SetAside {
+                continue;
+            }
+            match self.open(shared, &record).await? {
+                Ok(table) => {
+                    let writer = TableWriter::new(shared, record.clone(), table, operation, share, attempt)?;
+                    open.push(Open { share, record, writer });
+                }
+                Err((code, reason)) => self.block(shared, record.id, code, reason).await?,
+            }
+        }
+        let mut first = None;
+        let survey = match prepared {
+            Prepared::Folded(folds) => {
+                first = Some(folds);
+                Survey::default()
+            }
+            Prepared::Surveyed(survey) => survey,
+        };
+        let survey = Arc::new(survey);
+        for pass in 0..survey.passes.count() {
+            let mut folds = match first.take() {
+                Some(folds) => folds,
+                None => {
+                    let (survey, range) = (survey.clone(), self.range);
+                    blocking(shared, move |shared| {
+                        fold(&shared.store, range, &fold_tables(&shared.tables()), &survey.passes, pass)
+                    })
+                    .await?
+                }
+            };
+            // Tables are independent: each is resolved, encoded and written on its own.
+            let mut tasks = Vec::new();
+            for mut table in open.drain(..) {
+                let fold = folds.remove(&table.record.id);
+                let shared = shared.clone();
+                tasks.push(tokio::spawn(async move {
+                    let refusal = match fold {
+                        Some(fold) => {
+                            EpochWork::write_pass(&shared, &table.record, &mut table.writer, fold).await?
+                        }
+                        None => None,
+                    };
+                    Ok::<_, EngineError>((table, refusal))
+                }));
+            }
+            for task in tasks {
+                let joined = task.await.map_err(|error| EngineError::Invariant(error.to_string()))?;
+                match joined? {
+                    (table, None) => open.push(table),
+                    (table, Some((code, reason))) => self.block(shared, table.record.id, &code, reason).await?,
+                }
+            }
+        }
+        let mut drafts: Vec<Option<Draft>> = operation.shares.iter().map(|_| None).collect();
+        for table in open {
+            let draft = table.writer.finish(self.summary(shared)).await?;
+            drafts[table.share] = draft;
+        }
+        Ok(drafts)
+    }
+
+    fn progress(&self, shared: &Shared, operation: &OperationRecord) -> Progress {
+        Progress {
+            operation_id: operation.id().clone(),
+            source_id: shared.source_id.clone(),
+            kind: "epoch".to_owned(),
+            epoch: self.epoch,
+            from_lsn: self.range.from,
+            to_lsn: self.range.to,
+            advance: Some((self.range.to, self.epoch)),
+        }
+    }
+
+    fn completion(
+        &mut self,
+        shared: &Shared,
+        operation: &OperationRecord,
+        plans: &[Option<SharePlan>],
+    ) -> Result<CompletionWrites, EngineError> {
+        let mut tables = Vec::new();
+        for (share, plan) in operation.shares.iter().zip(plans) {
+            let (Some(id), Some(plan)) = (share.table, plan) else { continue };
+            let Some(mut record) = shared.table(id) else { continue };
+            record.snapshot_id = Some(plan.sealed.snapshot_id);
+            record.published_lsn = self.range.to;
+            record.published_epoch = self.epoch;
+            let count = |name: &str| plan.note.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
+            shared.counters.rows_inserted.add(count("rows"));
+            shared.counters.rows_deleted.add(count("deleted"));
+            tables.push(record);
+        }
+        shared.counters.epochs_published.add(1);
+        let ledger = LedgerPosition { last_epoch: self.epoch, published_lsn: self.range.to };
+        Ok(CompletionWrites { tables, ledger: Some(ledger), refresh: None })
+    }
+}
+
+/// Names the operation-id property, for those who look for it in summaries.
+pub(crate) const MARKER: &str = OPERATION_ID;
+
+/// Is the kind under which the store keeps an epoch.
+pub(crate) fn kind(epoch: Epoch, range: Range, commit_time: UnixMicros) -> Kind {
+    Kind::Epoch { epoch, from: range.from, to: range.to, commit_time_us: commit_time }
+}

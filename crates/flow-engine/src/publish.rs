@@ -1,0 +1,378 @@
+//! The one publish path (law 4): begin → write files → seal → commit → proof → apply → complete.
+//!
+//! Epochs, copies and refreshes differ in what they write and in what completing them means; that is
+//! their [`Work`]. When, in which order and with which proof is written here and nowhere else.
+//!
+//! 1. The operation's record says which phase its tables are in; a fresh one is `Building` (D2).
+//! 2. Each turn of the loop does what the phase asks and moves it by `flow_core::operation::step`.
+//! 3. A restart loads the record and enters the same loop.
+//!
+//! All tables of an operation are committed in one catalog transaction, so they share their phase;
+//! a table that cannot go on is set aside while the operation is `Building`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use flow_core::operation::{Event, Phase};
+use flow_core::{Attempt, Remedial, Remedy};
+use flow_lake::{CommitOutcome, Look, Progress, SealInput, Sealed, Table, WrittenFile};
+use flow_store::{CompletionWrites, OperationRecord};
+use serde::{Deserialize, Serialize};
+
+use crate::error::EngineError;
+use crate::failpoint;
+use crate::shared::Shared;
+
+/// Is what one table of an attempt wrote, ready to be sealed.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub(crate) table: Table,
+    pub(crate) added: Vec<WrittenFile>,
+    pub(crate) deletes: Vec<WrittenFile>,
+    pub(crate) summary: BTreeMap<String, String>,
+    pub(crate) properties: BTreeMap<String, String>,
+    pub(crate) protected: BTreeSet<i64>,
+    /// Counts the blocks of the index delta that were staged.
+    pub(crate) blocks: u64,
+    /// Is kept with the plan, for [`Work::completion`].
+    pub(crate) note: serde_json::Value,
+}
+
+/// Is the plan of one table as the store keeps it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SharePlan {
+    pub(crate) sealed: Sealed,
+    pub(crate) note: serde_json::Value,
+}
+
+/// Is what differs between epochs, copies and refreshes.
+#[async_trait]
+pub(crate) trait Work: Send {
+    /// Writes the files of an attempt; one entry per share, `None` for a share to set aside.
+    ///
+    /// Shares that are set aside already get `None` too. Index deltas are staged under the record.
+    async fn write(
+        &mut self,
+        shared: &Arc<Shared>,
+        record: &OperationRecord,
+        attempt: Attempt,
+    ) -> Result<Vec<Option<Draft>>, EngineError>;
+
+    /// Says what the commit records beside the tables.
+    fn progress(&self, shared: &Shared, record: &OperationRecord) -> Progress;
+
+    /// Says what the last write of the operation moves: table records, ledger, refresh frontiers.
+    fn completion(
+        &mut self,
+        shared: &Shared,
+        record: &OperationRecord,
+        plans: &[Option<SharePlan>],
+    ) -> Result<CompletionWrites, EngineError>;
+}
+
+/// Takes an operation from whatever phase its record holds to its end.
+///
+/// # Errors
+/// An error leaves the record as it is; entering again continues. `Unavailable` after the catalog
+/// was retried for `retry_for`.
+pub(crate) async fn publish(
+    shared: &Arc<Shared>,
+    mut record: OperationRecord,
+    work: &mut dyn Work,
+) -> Result<Vec<Option<SharePlan>>, EngineError> {
+    let mut plans = load_plans(&record)?;
+    loop {
+        match phase(&record)? {
+            Phase::Building { attempt } => {
+                plans = build(shared, &mut record, work, attempt).await?;
+            }
+            Phase::Sealed { .. } => {
+                let event = commit(shared, &record, work, &plans).await?;
+                advance(&mut record, event)?;
+                settle(shared, &record, event).await?;
+            }
+            Phase::Unknown { .. } => {
+                let event = look(shared, &plans).await?;
+                advance(&mut record, event)?;
+                settle(shared, &record, event).await?;
+            }
+            Phase::Committed { .. } => {
+                apply(shared, &mut record, work, &plans).await?;
+                return Ok(plans);
+            }
+            Phase::Completed => return Ok(plans),
+            Phase::SetAside => {
+                // Every table was set aside: nothing to commit, and the rest goes on without it.
+                complete(shared, &mut record, work, &plans).await?;
+                return Ok(plans);
+            }
+        }
+    }
+}
+
+/// Is the phase that all tables share which were not set aside.
+fn phase(record: &OperationRecord) -> Result<Phase, EngineError> {
+    let mut common = Phase::SetAside;
+    for share in &record.shares {
+        match (common, share.phase()) {
+            (_, Phase::SetAside) => {}
+            (Phase::SetAside, phase) => common = phase,
+            // The cursors differ while blocks are applied table by table.
+            (Phase::Committed { .. }, Phase::Committed { .. }) => {}
+            (common, phase) if common == phase => {}
+            (common, phase) => {
+                let what = format!("operation {} has tables in {common:?} and {phase:?}", record.id());
+                return Err(EngineError::Invariant(what));
+            }
+        }
+    }
+    Ok(common)
+}
+
+/// Moves every table that was not set aside.
+fn advance(record: &mut OperationRecord, event: Event) -> Result<(), EngineError> {
+    for share in 0..record.shares.len() {
+        if record.shares[share].phase() != Phase::SetAside {
+            moved(record, share, event)?;
+        }
+    }
+    Ok(())
+}
+
+fn moved(record: &mut OperationRecord, share: usize, event: Event) -> Result<(), EngineError> {
+    record.step(share, event).map_err(|illegal| EngineError::Invariant(illegal.to_string()))?;
+    Ok(())
+}
+
+fn load_plans(record: &OperationRecord) -> Result<Vec<Option<SharePlan>>, EngineError> {
+    let plan = |bytes: &Vec<u8>| {
+        serde_json::from_slice(bytes)
+            .map_err(|error| EngineError::Invariant(format!("plan of operation {}: {error}", record.id())))
+    };
+    record.shares.iter().map(|share| share.plan.as_ref().map(plan).transpose()).collect()
+}
+
+/// Writes and seals one attempt (D3).
+async fn build(
+    shared: &Arc<Shared>,
+    record: &mut OperationRecord,
+    work: &mut dyn Work,
+    attempt: Attempt,
+) -> Result<Vec<Option<SharePlan>>, EngineError> {
+    failpoint::hit("operation_begun");
+    let began = shared.clock.monotonic();
+    let drafts = work.write(shared, record, attempt).await?;
+    failpoint::hit("files_written");
+    let wrote = shared.clock.monotonic();
+    shared.counters.write_time.record(wrote.saturating_sub(began));
+    let mut plans = Vec::with_capacity(drafts.len());
+    for (index, draft) in drafts.into_iter().enumerate() {
+        if record.shares[index].phase() == Phase::SetAside {
+            plans.push(None);
+            continue;
+        }
+        let Some(draft) = draft else {
+            moved(record, index, Event::SetAside)?;
+            plans.push(None);
+            continue;
+        };
+        plans.push(Some(seal(shared, record, index, attempt, draft).await?));
+    }
+    let sealed = record.clone();
+    blocking(shared, move |shared| Ok(shared.store.operations().seal(&sealed)?)).await?;
+    shared.counters.seal_time.record(shared.clock.monotonic().saturating_sub(wrote));
+    failpoint::hit("operation_sealed");
+    Ok(plans)
+}
+
+/// Writes one table's manifests and puts the plan into its share.
+async fn seal(
+    shared: &Arc<Shared>,
+    record: &mut OperationRecord,
+    index: usize,
+    attempt: Attempt,
+    draft: Draft,
+) -> Result<SharePlan, EngineError> {
+    let input = SealInput {
+        operation: record.id(),
+        attempt,
+        added: draft.added,
+        deletes: draft.deletes,
+        summary: draft.summary,
+        properties: draft.properties,
+        protected: draft.protected,
+    };
+    let sealed = shared.lake.seal(&draft.table, input).await?;
+    moved(record, index, Event::Seal)?;
+    let plan = SharePlan { sealed, note: draft.note };
+    let bytes = serde_json::to_vec(&plan).map_err(|error| EngineError::Invariant(error.to_string()))?;
+    let share = &mut record.shares[index];
+    share.base_snapshot = plan.sealed.base_snapshot_id;
+    share.blocks = draft.blocks;
+    share.plan = Some(bytes);
+    Ok(plan)
+}
+
+/// Sends the sealed attempt to the catalog (D4) and says what became of it.
+async fn commit(
+    shared: &Arc<Shared>,
+    record: &OperationRecord,
+    work: &dyn Work,
+    plans: &[Option<SharePlan>],
+) -> Result<Event, EngineError> {
+    let sealed: Vec<Sealed> = plans.iter().flatten().map(|plan| plan.sealed.clone()).collect();
+    let progress = work.progress(shared, record);
+    failpoint::hit("before_commit");
+    let began = shared.clock.monotonic();
+    let outcome = retrying(shared, "the catalog", || shared.lake.commit(&sealed, &progress)).await?;
+    shared.counters.commit_time.record(shared.clock.monotonic().saturating_sub(began));
+    Ok(match outcome {
+        CommitOutcome::Committed => {
+            failpoint::hit("after_commit");
+            shared.counters.commits.add(1);
+            Event::Committed
+        }
+        CommitOutcome::Conflict { tables } => {
+            shared.counters.commit_conflicts.add(1);
+            let names: Vec<String> = tables.iter().map(ToString::to_string).collect();
+            tracing::info!(operation = %record.id()(), tables = names.join(", "), "the base moved; planning again");
+            Event::Conflict
+        }
+        CommitOutcome::Unknown { error } => {
+            shared.counters.commit_unknowns.add(1);
+            shared.board.error(&error, "commit");
+            Event::Lost
+        }
+    })
+}
+
+/// Looks for the attempt's marker in every table (law 5).
+async fn look(shared: &Arc<Shared>, plans: &[Option<SharePlan>]) -> Result<Event, EngineError> {
+    let (mut found, mut moved) = (0, 0);
+    let mut looked = 0;
+    for plan in plans.iter().flatten() {
+        looked += 1;
+        match retrying(shared, "the catalog", || shared.lake.look(&plan.sealed)).await? {
+            Look::Found { .. } => found += 1,
+            Look::BaseUnchanged => {}
+            Look::BaseMoved => moved += 1,
+        }
+    }
+    if found > 0 && found < looked {
+        return Err(EngineError::Invariant("one transaction's tables are in the catalog in part".to_owned()));
+    }
+    Ok(match (found, moved) {
+        (1.., _) => Event::MarkerFound,
+        (0, 0) => Event::BaseUnchanged,
+        (0, _) => Event::BaseMoved,
+    })
+}
+
+/// Makes durable what an outcome means for the record.
+async fn settle(shared: &Arc<Shared>, record: &OperationRecord, event: Event) -> Result<(), EngineError> {
+    let copy = record.clone();
+    match event {
+        // D5. Not synced: the log keeps the order, and a lost proof is found again by looking.
+        Event::Committed | Event::MarkerFound => {
+            blocking(shared, move |shared| Ok(shared.store.operations().proof(&copy)?)).await?;
+            failpoint::hit("proof_recorded");
+        }
+        Event::Conflict | Event::BaseMoved => {
+            blocking(shared, move |shared| Ok(shared.store.operations().update(&copy, true)?)).await?;
+        }
+        // The store keeps `Sealed`: what is unknown is unknown after a restart too.
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Applies the index deltas in bounded batches, the last of which completes the operation (D6).
+async fn apply(
+    shared: &Arc<Shared>,
+    record: &mut OperationRecord,
+    work: &mut dyn Work,
+    plans: &[Option<SharePlan>],
+) -> Result<(), EngineError> {
+    let began = shared.clock.monotonic();
+    for index in 0..record.shares.len() {
+        if !matches!(record.shares[index].phase(), Phase::Committed { .. }) || record.shares[index].table.is_none() {
+            continue;
+        }
+        let mut owned = record.clone();
+        *record = blocking(shared, move |shared| {
+            while shared.store.operations().apply_block(&mut owned, index)? {
+                failpoint::hit("apply_block");
+            }
+            Ok(owned)
+        })
+        .await?;
+    }
+    complete(shared, record, work, plans).await?;
+    shared.counters.apply_time.record(shared.clock.monotonic().saturating_sub(began));
+    Ok(())
+}
+
+async fn complete(
+    shared: &Arc<Shared>,
+    record: &mut OperationRecord,
+    work: &mut dyn Work,
+    plans: &[Option<SharePlan>],
+) -> Result<(), EngineError> {
+    let writes = work.completion(shared, record, plans)?;
+    let tables = writes.tables.clone();
+    let ended = record.clone();
+    blocking(shared, move |shared| Ok(shared.store.operations().complete(ended, &writes)?)).await?;
+    failpoint::hit("operation_completed");
+    for table in tables {
+        shared.note_table(table);
+    }
+    Ok(())
+}
+
+/// Runs store work off the async threads.
+pub(crate) async fn blocking<T: Send + 'static>(
+    shared: &Arc<Shared>,
+    work: impl FnOnce(&Shared) -> Result<T, EngineError> + Send + 'static,
+) -> Result<T, EngineError> {
+    let shared = shared.clone();
+    let joined = tokio::task::spawn_blocking(move || work(&shared)).await;
+    joined.unwrap_or_else(|error| Err(EngineError::Invariant(format!("a worker thread ended: {error}"))))
+}
+
+/// Is the longest pause between two tries of the catalog.
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Repeats what asks for patience, for `retry_for`.
+pub(crate) async fn retrying<T, E, F>(
+    shared: &Shared,
+    what: &'static str,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T, EngineError>
+where
+    F: Future<Output = Result<T, E>>,
+    E: Remedial + Into<EngineError>,
+{
+    let began = shared.clock.monotonic();
+    let mut pause = Duration::from_millis(50);
+    loop {
+        let error = match attempt().await {
+            Ok(value) => {
+                shared.board.write().catalog_reachable = true;
+                return Ok(value);
+            }
+            Err(error) if error.remedy() == Remedy::Retry => error,
+            Err(error) => return Err(error.into()),
+        };
+        shared.board.error(&error, what);
+        shared.board.write().catalog_reachable = false;
+        let out_for = shared.clock.monotonic().saturating_sub(began);
+        if out_for > shared.options().retry_for {
+            let source = Box::new(error.into());
+            return Err(EngineError::Unavailable { what, seconds: out_for.as_secs(), source });
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(RETRY_PAUSE_MAX);
+    }
+}

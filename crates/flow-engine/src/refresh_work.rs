@@ -1,0 +1,330 @@
+//! One refresh of one dynamic table: computed, compared, and published as an operation.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use flow_core::frontier::Frontier;
+use flow_core::lake::SnapshotReader;
+use flow_core::{Attempt, Epoch, Lsn, OperationId};
+use flow_lake::{Progress, Table};
+use flow_refresh::{PlannedTable, RefreshContext, RefreshInput, RefreshOutput, refresh_full, schema_difference};
+use flow_store::{CompletionWrites, Kind, NewShare, OperationRecord, RefreshCompletion, RefreshRecord, RefreshRun};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::error::EngineError;
+use crate::failpoint;
+use crate::publish::{Draft, SharePlan, Work, blocking, publish, retrying};
+use crate::refresher::empty_record;
+use crate::shared::Shared;
+
+/// Is the part of the memory budget that one refresh may hold.
+const MEMORY_SHARE: usize = 3;
+
+/// Asks for one refresh.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) planned: Arc<PlannedTable>,
+    pub(crate) record: Option<RefreshRecord>,
+    pub(crate) frontier: Frontier,
+    pub(crate) inputs: Vec<RefreshInput>,
+    pub(crate) data_lsn: Lsn,
+    pub(crate) reason: String,
+    /// Makes a refresh that the user forces differ from the one it repeats.
+    pub(crate) nonce: Option<String>,
+}
+
+/// Is a refresh that ended.
+#[derive(Debug)]
+pub(crate) struct Refreshed {
+    pub(crate) record: RefreshRecord,
+    pub(crate) duration: Duration,
+}
+
+/// Is what completing a refresh needs after a restart; kept with the sealed plan.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Note {
+    name: String,
+    record: RefreshRecord,
+    data_lsn: Lsn,
+}
+
+/// Refreshes one table.
+pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Refreshed, EngineError> {
+    let began = shared.clock.monotonic();
+    let started_us = shared.clock.now_us();
+    let planned = request.planned.clone();
+    let table = open(shared, &planned, request.record.as_ref()).await?;
+    let operation = operation_id(&table, &request);
+    let context = RefreshContext {
+        run_id: operation.to_string(),
+        processed_at_us: started_us,
+        memory_bytes: shared.options().limits.memory_bytes / MEMORY_SHARE,
+        partitions: 0,
+    };
+    let reader: Arc<dyn SnapshotReader> = Arc::new(shared.lake.clone());
+    let output = refresh_full(&planned, &request.inputs, table.current_snapshot_id(), reader, &context).await?;
+    failpoint::hit("refresh_computed");
+    let run = RefreshRun {
+        run_id: operation.to_string(),
+        mode: "FULL".to_owned(),
+        reason: request.reason.clone(),
+        started_us,
+        duration_ms: u64::try_from(shared.clock.monotonic().saturating_sub(began).as_millis()).unwrap_or(u64::MAX),
+        rows_read: output.rows_read,
+        rows_inserted: output.rows_inserted,
+        rows_deleted: output.rows_deleted,
+        frontier: request.frontier.clone(),
+        data_lsn: request.data_lsn,
+    };
+    let record = RefreshRecord {
+        uuid: table.uuid(),
+        query_hash: planned.query_hash.clone(),
+        frontier: request.frontier.clone(),
+        data_lsn: request.data_lsn,
+        last: Some(run.clone()),
+        suspended: request.record.as_ref().is_some_and(|record| record.suspended),
+        blocked: None,
+        snapshot_id: table.current_snapshot_id(),
+    };
+    shared.counters.refreshes.add(1);
+    let record = if output.inserted.is_empty() && output.deleted.is_empty() {
+        remember(shared, planned.name.to_string(), record).await?
+    } else {
+        shared.counters.refresh_rows_written.add(output.rows_inserted + output.rows_deleted);
+        write(shared, &planned, table, operation, output, record).await?
+    };
+    let duration = shared.clock.monotonic().saturating_sub(began);
+    shared.counters.refresh_time.record(duration);
+    Ok(Refreshed { record, duration })
+}
+
+/// A refresh that changes nothing commits nothing: its frontier is durable in the store alone.
+async fn remember(shared: &Arc<Shared>, name: String, record: RefreshRecord) -> Result<RefreshRecord, EngineError> {
+    let kept = record.clone();
+    blocking(shared, move |shared| {
+        shared.store.refreshes().put(&name, &kept)?;
+        if let Some(run) = &kept.last {
+            shared.store.refreshes().push_run(&name, run)?;
+        }
+        Ok(())
+    })
+    .await?;
+    Ok(record)
+}
+
+/// Publishes a refresh's difference.
+async fn write(
+    shared: &Arc<Shared>,
+    planned: &PlannedTable,
+    table: Table,
+    operation: OperationId,
+    output: RefreshOutput,
+    record: RefreshRecord,
+) -> Result<RefreshRecord, EngineError> {
+    let share = NewShare {
+        target: planned.name.clone(),
+        table: None,
+        generation: Default::default(),
+        hot: false,
+        base_snapshot: table.current_snapshot_id(),
+    };
+    let kind = Kind::Refresh { name: planned.name.to_string() };
+    let begun =
+        blocking(shared, move |shared| Ok(shared.store.operations().begin(|_| operation, kind, vec![share])?)).await?;
+    let base = table.current_snapshot_id();
+    let mut work = RefreshWork { pending: Some(Pending { output, record, base }) };
+    let plans = publish(shared, begun, &mut work).await?;
+    let Some(plan) = plans.into_iter().flatten().next() else {
+        return Err(EngineError::Reconfigure {
+            code: "F0007",
+            message: format!("table {} was changed by another program; nothing was written", planned.name),
+        });
+    };
+    shared.committed.notify_waiters();
+    Ok(completed(&plan)?.record)
+}
+
+/// Opens the dynamic table, making it if it is not there.
+async fn open(
+    shared: &Arc<Shared>,
+    planned: &PlannedTable,
+    record: Option<&RefreshRecord>,
+) -> Result<Table, EngineError> {
+    let found = retrying(shared, "the catalog", || shared.lake.load(&planned.name)).await?;
+    let Some(table) = found else {
+        let properties = BTreeMap::from([
+            ("flow.kind".to_owned(), "dynamic".to_owned()),
+            ("flow.source-id".to_owned(), shared.source_id.clone()),
+        ]);
+        return retrying(shared, "the catalog", || {
+            shared.lake.create_table(&planned.name, &planned.output, properties.clone())
+        })
+        .await;
+    };
+    let properties = table.properties();
+    let ours = properties.get("flow.kind").map(String::as_str) == Some("dynamic")
+        && properties.get("flow.source-id") == Some(&shared.source_id);
+    if !ours {
+        return Err(refuse("F0013", format!("table {} exists in the catalog and is not this dynamic table", planned.name)));
+    }
+    if let Some(difference) = schema_difference(&planned.output, &table.table_schema()?) {
+        let message = format!("the SELECT of {} has another output schema than its table: {difference}", planned.name);
+        return Err(refuse("F0016", message));
+    }
+    // What the store does not know of yet is adopted if it is ours: its summary says what it reflects.
+    let known = record.and_then(|record| record.snapshot_id);
+    if table.current_snapshot_id() != known && table.current_is_foreign() {
+        let message = format!("snapshot {:?} of {} was committed by another program", table.current_snapshot_id(), planned.name);
+        return Err(refuse("F0007", message));
+    }
+    Ok(table)
+}
+
+fn refuse(code: &'static str, message: String) -> EngineError {
+    EngineError::Reconfigure { code, message: format!("{message}; nothing was changed") }
+}
+
+/// Hashes what a refresh reads and what it stands on (walk, step 14).
+fn operation_id(table: &Table, request: &Request) -> OperationId {
+    let mut hash = Sha256::new();
+    let old = request.record.as_ref().map(|record| &record.frontier);
+    let parts = [
+        table.uuid(),
+        request.planned.query_hash.clone(),
+        format!("{:?}", table.current_snapshot_id()),
+        format!("{old:?}"),
+        format!("{:?}", request.frontier),
+        "FULL".to_owned(),
+        request.nonce.clone().unwrap_or_default(),
+    ];
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    let digest: String = hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    OperationId::new(format!("r{digest}"))
+}
+
+/// Is what the only attempt of a refresh writes.
+struct Pending {
+    output: RefreshOutput,
+    record: RefreshRecord,
+    base: Option<i64>,
+}
+
+/// Is a refresh being published.
+struct RefreshWork {
+    /// Is taken by the first attempt. A base that moved makes the result stale, and after a
+    /// restart it is gone: both are computed again as another operation.
+    pending: Option<Pending>,
+}
+
+fn summary(shared: &Shared, record: &RefreshRecord) -> Result<BTreeMap<String, String>, EngineError> {
+    let run = record.last.as_ref().ok_or_else(|| EngineError::Invariant("a refresh without a run".to_owned()))?;
+    let frontier =
+        serde_json::to_string(&record.frontier).map_err(|error| EngineError::Invariant(error.to_string()))?;
+    let pairs = [
+        ("flow.source-id", shared.source_id.clone()),
+        ("flow.epoch", shared.board.write().published_epoch.to_string()),
+        ("flow.lsn", record.data_lsn.to_string()),
+        ("flow.data-lsn", record.data_lsn.to_string()),
+        ("flow.commit-time", flow_core::clock::iso_utc(run.started_us)),
+        ("flow.frontier", frontier),
+        ("flow.run-id", run.run_id.clone()),
+        ("flow.refresh-mode", run.mode.clone()),
+        ("flow.refresh-reason", run.reason.clone()),
+        ("flow.query-hash", record.query_hash.clone()),
+    ];
+    Ok(pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+#[async_trait]
+impl Work for RefreshWork {
+    async fn write(
+        &mut self,
+        shared: &Arc<Shared>,
+        operation: &OperationRecord,
+        attempt: Attempt,
+    ) -> Result<Vec<Option<Draft>>, EngineError> {
+        let Some(Pending { output, record, base }) = self.pending.take() else { return Ok(vec![None]) };
+        let name = &operation.shares[0].target;
+        let table = retrying(shared, "the catalog", || shared.lake.load(name)).await?;
+        let Some(table) = table.filter(|table| table.current_snapshot_id() == base) else { return Ok(vec![None]) };
+        let mut writer = shared.lake.data_writer(&table, operation.id(), attempt, 0)?;
+        for batch in &output.inserted {
+            writer.write(batch).await?;
+        }
+        let added = writer.finish().await?;
+        let deletes = if output.deleted.is_empty() {
+            Vec::new()
+        } else {
+            shared.lake.write_deletes(&table, operation.id(), attempt, 0, output.deleted).await?
+        };
+        let note = Note { name: name.to_string(), data_lsn: record.data_lsn, record };
+        let summary = summary(shared, &note.record)?;
+        let properties = [("flow.data-lsn", note.data_lsn.to_string()), ("flow.query-hash", note.record.query_hash.clone())];
+        Ok(vec![Some(Draft {
+            table,
+            added,
+            deletes,
+            summary,
+            properties: properties.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            protected: Default::default(),
+            blocks: 0,
+            note: serde_json::to_value(&note).map_err(|error| EngineError::Invariant(error.to_string()))?,
+        })])
+    }
+
+    fn progress(&self, shared: &Shared, operation: &OperationRecord) -> Progress {
+        let lsn = operation.shares[0]
+            .plan
+            .as_ref()
+            .and_then(|plan| serde_json::from_slice::<SharePlan>(plan).ok())
+            .and_then(|plan| serde_json::from_value::<Note>(plan.note).ok())
+            .map_or(Lsn::ZERO, |note| note.data_lsn);
+        Progress {
+            operation_id: operation.id().clone(),
+            source_id: shared.source_id.clone(),
+            kind: "refresh".to_owned(),
+            epoch: Epoch(shared.board.write().published_epoch),
+            from_lsn: Lsn::ZERO,
+            to_lsn: lsn,
+            advance: None,
+        }
+    }
+
+    fn completion(
+        &mut self,
+        _shared: &Shared,
+        _operation: &OperationRecord,
+        plans: &[Option<SharePlan>],
+    ) -> Result<CompletionWrites, EngineError> {
+        let Some(plan) = plans.first().and_then(Option::as_ref) else { return Ok(CompletionWrites::default()) };
+        let Note { name, record, .. } = completed(plan)?;
+        let run = record.last.clone();
+        Ok(CompletionWrites { refresh: Some(RefreshCompletion { name, record, run }), ..Default::default() })
+    }
+}
+
+/// Reads what a published refresh leaves in the store.
+fn completed(plan: &SharePlan) -> Result<Note, EngineError> {
+    let mut note: Note = serde_json::from_value(plan.note.clone())
+        .map_err(|error| EngineError::Invariant(format!("plan of a refresh: {error}")))?;
+    note.record.snapshot_id = Some(plan.sealed.snapshot_id);
+    Ok(note)
+}
+
+/// Ends a refresh that an earlier run left open: a sealed one is published, another given up and
+/// computed anew when its table is next looked at.
+pub(crate) async fn recover(shared: &Arc<Shared>, record: OperationRecord) -> Result<(), EngineError> {
+    publish(shared, record, &mut RefreshWork { pending: None }).await?;
+    Ok(())
+}
+
+/// Makes a table's record where there is none, for commands that come before its first refresh.
+pub(crate) fn record_or_empty(planned: &PlannedTable, record: Option<RefreshRecord>) -> RefreshRecord {
+    record.unwrap_or_else(|| empty_record(planned))
+}

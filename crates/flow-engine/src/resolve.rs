@@ -1,0 +1,123 @@
+//! Meets an epoch's outcomes with what the row index knows (step 5 of the walk, second half).
+//!
+//! 1. Every touched key is located. What the index holds must be what the fold expects; a mismatch
+//!    means that a change was lost or doubled, and blocks the table.
+//! 2. Columns that PostgreSQL did not send are filled from the hot row of the key they come from.
+//! 3. What is left: rows to write, locations to delete, keys to forget.
+
+use bytes::Bytes;
+use flow_core::collapse::{Expects, Key, Outcome};
+use flow_core::row::{project, resolve_unchanged};
+use flow_store::{Hot, Location, Store, TableRecord};
+
+use crate::error::EngineError;
+
+/// Is the encoded size, in bytes, from which a row may hold a value that PostgreSQL keeps out of
+/// line and so leaves out of an update: a quarter of PostgreSQL's `TOAST_TUPLE_THRESHOLD` (2032),
+/// because an encoded row is never less than a quarter of its heap tuple (alignment and headers are
+/// what it saves). Smaller rows need no copy.
+const TOASTABLE_ROW_BYTES_MIN: usize = 500;
+
+/// Is what an epoch changes in one table.
+#[derive(Debug, Default)]
+pub(crate) struct Resolved {
+    /// Holds rows to write, with their keys; the key is empty in an append-only table.
+    pub(crate) rows: Vec<(Key, Bytes)>,
+    /// Holds keys that go.
+    pub(crate) gone: Vec<Key>,
+    /// Holds where replaced and deleted rows stand.
+    pub(crate) deletes: Vec<Location>,
+}
+
+/// Says why a table cannot take the outcomes.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) code: &'static str,
+    pub(crate) reason: String,
+}
+
+/// Resolves one table's outcomes. `Ok(Err(_))` blocks the table.
+pub(crate) fn resolve(
+    store: &Store,
+    table: &TableRecord,
+    outcomes: Vec<Outcome>,
+) -> Result<Result<Resolved, Refusal>, EngineError> {
+    let keys: Vec<&[u8]> = outcomes.iter().map(|outcome| outcome.key.as_ref()).collect();
+    let locations = store.index().locate(table.id, table.generation, &keys)?;
+    if let Some(refusal) = unexpected(&outcomes, &locations) {
+        return Ok(Err(refusal));
+    }
+    let mut origins = hot_rows(store, table, &outcomes)?.into_iter();
+    let mut resolved = Resolved::default();
+    for (outcome, location) in outcomes.into_iter().zip(locations) {
+        let Some(pending) = outcome.now else {
+            resolved.deletes.extend(location);
+            resolved.gone.push(outcome.key);
+            continue;
+        };
+        if outcome.old.as_ref() == Some(&pending.row) {
+            continue;
+        }
+        let row = match &pending.origin {
+            None => pending.row,
+            Some(_) => match fill(&pending.row, origins.next().flatten(), table)? {
+                Some(row) => row,
+                None => {
+                    let reason = "an update left out a column that PostgreSQL keeps out of line (TOAST), and no copy \
+                                  of the old row is kept";
+                    return Ok(Err(Refusal { code: "F0005", reason: reason.to_owned() }));
+                }
+            },
+        };
+        resolved.deletes.extend(location);
+        resolved.rows.push((outcome.key, row));
+    }
+    Ok(Ok(resolved))
+}
+
+/// Compares what the fold expects with what the index holds.
+fn unexpected(outcomes: &[Outcome], locations: &[Option<Location>]) -> Option<Refusal> {
+    let wrong = outcomes.iter().zip(locations).find(|(outcome, location)| match outcome.expects {
+        Expects::Absent => location.is_some(),
+        Expects::Present => location.is_none(),
+    });
+    let (outcome, _) = wrong?;
+    let reason = match outcome.expects {
+        Expects::Absent => "an insert met a key that the lake has already",
+        Expects::Present => "an update or delete met a key that the lake does not have",
+    };
+    Some(Refusal { code: "F0004", reason: reason.to_owned() })
+}
+
+/// Reads the hot rows that unsent columns come from, in the order of the outcomes that need one.
+fn hot_rows(store: &Store, table: &TableRecord, outcomes: &[Outcome]) -> Result<Vec<Option<Bytes>>, EngineError> {
+    let origins: Vec<&[u8]> = outcomes
+        .iter()
+        .filter_map(|outcome| outcome.now.as_ref()?.origin.as_deref())
+        .collect();
+    if origins.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(store.index().hot(table.id, table.generation, &origins)?)
+}
+
+fn fill(row: &Bytes, hot: Option<Bytes>, table: &TableRecord) -> Result<Option<Bytes>, EngineError> {
+    let Some(hot) = hot else { return Ok(None) };
+    let filled = resolve_unchanged(row, &hot, &table.schema)
+        .map_err(|error| EngineError::Invariant(format!("row of {}: {error}", table.source)))?;
+    Ok(filled.map(|row| row.bytes().clone()))
+}
+
+/// Makes the copy of a row that the index keeps, if it keeps one.
+pub(crate) fn hot_copy(table: &TableRecord, row: &Bytes) -> Result<Option<Bytes>, EngineError> {
+    match &table.hot {
+        Hot::None => Ok(None),
+        Hot::All => Ok(Some(row.clone())),
+        Hot::Columns(columns) if columns.is_empty() || row.len() < TOASTABLE_ROW_BYTES_MIN => Ok(None),
+        Hot::Columns(columns) => {
+            let copy = project(row, columns, &table.schema)
+                .map_err(|error| EngineError::Invariant(format!("row of {}: {error}", table.source)))?;
+            Ok(Some(copy.bytes().clone()))
+        }
+    }
+}

@@ -1,0 +1,649 @@
+//! The service: opens everything, recovers, starts the loops, and ends them in order.
+//!
+//! 1. [`Engine::open`] opens store and lake and refuses a state directory of another source.
+//! 2. [`Engine::init`] gives every table its first content.
+//! 3. [`Engine::run`] recovers open operations, then runs capture, publishing and refreshing until
+//!    it is told to stop or one of them cannot go on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use flow_core::clock::Clock;
+use flow_core::lake::SnapshotReader;
+use flow_core::{Lsn, TableName};
+use flow_lake::{Lake, LakeOptions};
+use flow_refresh::{Plan, SourceFile};
+use flow_source::{CaptureTable, SourceOptions, publication_rows, server_lsn, slot_state};
+use flow_store::{InitState, Kind, Store, StoreOptions, TableRecord, TableState};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::block::{Block, require_resync};
+use crate::board::Board;
+use crate::counters::Counters;
+use crate::error::EngineError;
+use crate::handle::{Answer, COMMAND_QUEUE, Command, EngineHandle, Reply};
+use crate::options::EngineOptions;
+use crate::publish::blocking;
+use crate::publisher::Publisher;
+use crate::refresher::{Order, Refresher};
+use crate::shared::Shared;
+use crate::status::{Blocked, ServiceState, Status, TableStatus, TableStatusState};
+use crate::wanted::{self, Settings};
+use crate::{capture, copy, failpoint, init, refresh_work};
+
+/// Is how often the main loop turns: status, disk and liveness are at most this old.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Is the part of the memory budget that the store's caches and buffers take.
+const STORE_SHARE: usize = 4;
+
+/// Is the service.
+#[derive(Debug)]
+pub struct Engine {
+    shared: Arc<Shared>,
+    commands: mpsc::Receiver<(Command, Answer)>,
+    beat_ms: Arc<AtomicU64>,
+}
+
+/// Makes the source's options; the system is known once the state directory has an identity.
+pub(crate) fn source_options(options: &EngineOptions, system_identifier: Option<u64>) -> SourceOptions {
+    let mut source = SourceOptions::new(options.connection.clone(), &options.slot, &options.publication);
+    source.heartbeat = options.heartbeat;
+    source.system_identifier = system_identifier;
+    source
+}
+
+/// Makes the lake's options.
+pub(crate) fn lake_options(options: &EngineOptions) -> LakeOptions {
+    let mut lake = LakeOptions::new(&options.warehouse);
+    lake.catalog_path = options.catalog_path.clone();
+    lake.keep_snapshots = options.keep_snapshots;
+    lake.keep_for = options.keep_for;
+    lake
+}
+
+impl Engine {
+    /// Opens store and lake. Nothing is sent to PostgreSQL.
+    ///
+    /// # Errors
+    /// Retry if another process holds `state_dir`; Reconfigure if it belongs to another source or
+    /// slot; Crash if what is stored is broken.
+    pub async fn open(options: EngineOptions, clock: Arc<dyn Clock>) -> Result<(Engine, EngineHandle), EngineError> {
+        failpoint::arm(&options.state_dir);
+        let memory_bytes = options.limits.memory_bytes / STORE_SHARE;
+        let opened = {
+            let (dir, lake, clock) = (options.state_dir.clone(), lake_options(&options), clock.clone());
+            tokio::task::spawn_blocking(move || {
+                let store = Store::open(StoreOptions { dir, memory_bytes })?;
+                Ok::<_, EngineError>((store, Lake::open(lake, clock)?))
+            })
+            .await
+        };
+        let (store, lake) = opened.unwrap_or_else(|error| Err(EngineError::Invariant(error.to_string())))?;
+        let source_id = options.source_id.clone().unwrap_or_else(|| options.connection.dbname.clone());
+        if let Some(identity) = store.identity()? {
+            let wanted = flow_store::Identity {
+                source_id: source_id.clone(),
+                slot: options.slot.clone(),
+                database: options.connection.dbname.clone(),
+                ..identity.clone()
+            };
+            identity.require(&wanted)?;
+        }
+        let counters = Arc::new(Counters::default());
+        let http = Arc::new(std::sync::OnceLock::new());
+        let board = Board::new(clock.clone(), http.clone());
+        {
+            let mut notices = board.write();
+            notices.source_id = source_id.clone();
+            notices.slot = options.slot.clone();
+            notices.catalog_reachable = true;
+            notices.positions.journaled.raise(store.journal().position());
+        }
+        let (commands, receiver) = mpsc::channel(COMMAND_QUEUE);
+        let beat_ms = Arc::new(AtomicU64::new(0));
+        let handle = EngineHandle {
+            commands,
+            status: board.watch(),
+            counters: counters.clone(),
+            beat_ms: beat_ms.clone(),
+            http,
+            clock: clock.clone(),
+        };
+        let shared = Arc::new(Shared::new(options, clock, store, lake, counters, board, source_id));
+        for record in shared.store.tables().all()? {
+            note_table(&shared, &record);
+            shared.note_table(record);
+        }
+        let engine = Engine { shared, commands: receiver, beat_ms };
+        engine.beat();
+        engine.shared.board.post();
+        Ok((engine, handle))
+    }
+
+    fn beat(&self) {
+        let now = self.shared.clock.monotonic();
+        self.beat_ms.store(u64::try_from(now.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Gives every configured table its first content; resumes an interrupted init. Does nothing if
+    /// all have theirs.
+    ///
+    /// # Errors
+    /// Reconfigure with every problem of the source; Resync if an earlier state was lost.
+    pub async fn init(&mut self, create_publication: bool) -> Result<(), EngineError> {
+        recover_copies(&self.shared).await?;
+        let shared = self.shared.clone();
+        let work = init::init(&shared, create_publication);
+        tokio::pin!(work);
+        let mut tick = tokio::time::interval(TICK);
+        loop {
+            tokio::select! {
+                outcome = &mut work => {
+                    self.tick()?;
+                    return outcome;
+                }
+                _ = tick.tick() => self.tick()?,
+            }
+        }
+    }
+
+    /// Runs the service until `shutdown`, or until something cannot go on.
+    ///
+    /// # Errors
+    /// What stopped it; its remedy is the exit code.
+    pub async fn run(&mut self, shutdown: CancellationToken) -> Result<(), EngineError> {
+        self.shared.board.write().state = ServiceState::Recovering;
+        self.shared.board.post();
+        let tables = self.continue_source(&shutdown).await?;
+        let publisher = recover(&self.shared).await?;
+        let plan = plan(&self.shared).await?;
+        let refresher = Refresher::new(&self.shared, plan)?;
+        let options = self.shared.options();
+        let identity = self.shared.store.identity()?;
+        let source = source_options(&options, identity.map(|identity| identity.system_identifier));
+        let cancel = shutdown.child_token();
+        let (orders, order_queue) = mpsc::channel(COMMAND_QUEUE);
+        let mut parts: JoinSet<(&'static str, Result<(), EngineError>)> = JoinSet::new();
+        {
+            let (shared, cancel) = (self.shared.clone(), cancel.clone());
+            parts.spawn(async move { ("capture", capture::run(shared, source.clone(), tables, cancel).await) });
+        }
+        {
+            let cancel = cancel.clone();
+            parts.spawn(async move { ("publishing", publisher.run(cancel).await) });
+        }
+        {
+            let cancel = cancel.clone();
+            parts.spawn(async move { ("refreshing", refresher.run(order_queue, cancel).await) });
+        }
+        {
+            let (shared, cancel) = (self.shared.clone(), cancel.clone());
+            parts.spawn(async move { ("the heartbeat", heartbeat(&shared, cancel).await) });
+        }
+        self.shared.board.write().state = ServiceState::Streaming;
+        let outcome = self.turn(&mut parts, &orders, &shutdown).await;
+        self.shared.board.write().state = ServiceState::Stopping;
+        self.shared.board.post();
+        cancel.cancel();
+        let mut first = outcome;
+        while let Some(ended) = parts.join_next().await {
+            if let (Ok(()), Ok((_, Err(error)))) = (&first, ended) {
+                first = Err(error);
+            }
+        }
+        self.shared.store.sync()?;
+        self.shared.board.write().state = ServiceState::Stopped;
+        self.write_status_file(&self.shared.board.post());
+        first
+    }
+
+    /// Turns the main loop until shutdown or until a part ends.
+    async fn turn(
+        &mut self,
+        parts: &mut JoinSet<(&'static str, Result<(), EngineError>)>,
+        orders: &mpsc::Sender<Order>,
+        shutdown: &CancellationToken,
+    ) -> Result<(), EngineError> {
+        let mut tick = tokio::time::interval(TICK);
+        loop {
+            tokio::select! {
+                _ = tick.tick() => self.tick()?,
+                Some((command, answer)) = self.commands.recv() => {
+                    let (shared, orders) = (self.shared.clone(), orders.clone());
+                    tokio::spawn(async move {
+                        // The one who asked may have gone.
+                        let _ = answer.send(execute(&shared, &orders, command).await);
+                    });
+                }
+                Some(ended) = parts.join_next() => {
+                    let (part, outcome) = ended.map_err(|error| EngineError::Invariant(error.to_string()))?;
+                    if shutdown.is_cancelled() {
+                        return outcome;
+                    }
+                    return outcome.and(Err(EngineError::Invariant(format!("{part} ended by itself"))));
+                }
+                () = shutdown.cancelled() => return Ok(()),
+            }
+        }
+    }
+
+    /// Runs one command on a stopped service.
+    ///
+    /// # Errors
+    /// What the command met.
+    pub async fn execute(&mut self, command: Command) -> Result<Reply, EngineError> {
+        recover(&self.shared).await?;
+        let plan = plan(&self.shared).await?;
+        let refresher = Refresher::new(&self.shared, plan)?;
+        let (orders, queue) = mpsc::channel(COMMAND_QUEUE);
+        let cancel = CancellationToken::new();
+        let running = tokio::spawn(refresher.run_orders(queue, cancel.clone()));
+        let outcome = execute(&self.shared, &orders, command).await;
+        cancel.cancel();
+        running.await.map_err(|error| EngineError::Invariant(error.to_string()))??;
+        self.shared.store.sync()?;
+        outcome
+    }
+
+    /// Makes sure that slot and store continue each other, and gives the tables to capture.
+    async fn continue_source(&mut self, shutdown: &CancellationToken) -> Result<Vec<CaptureTable>, EngineError> {
+        let options = self.shared.options();
+        let records = self.shared.store.tables().all()?;
+        match self.shared.store.facts().init()? {
+            Some(InitState::Done) if records.iter().all(|record| record.state != TableState::Copying) => {}
+            None => return Err(self.not_initialised().await?),
+            Some(_) => return Err(reconfigure("F0017", "the first copy is unfinished; run `embrasure-flow init`, or `run --init`")),
+        }
+        let wanted = retry_source(&self.shared, shutdown, || wanted::resolve(&options)).await?;
+        let comparison = wanted::compare(&wanted, &records)?;
+        if !comparison.missing.is_empty() {
+            let names: Vec<String> = comparison.missing.iter().map(ToString::to_string).collect();
+            let message = format!("tables without a first copy: {}; run `embrasure-flow init`, or `run --init`", names.join(", "));
+            return Err(reconfigure("F0017", &message));
+        }
+        let source = source_options(&options, self.shared.store.identity()?.map(|identity| identity.system_identifier));
+        let slot = retry_source(&self.shared, shutdown, || async { Ok(slot_state(&source).await?) }).await?;
+        self.check_slot(slot, &options)?;
+        compare_publication(&self.shared, &source).await?;
+        let captured = self.shared.store.tables().all()?;
+        captured
+            .iter()
+            .filter(|record| !matches!(record.state, TableState::ResyncRequired { .. }))
+            .map(|record| Ok(CaptureTable { skip_until: record.start_lsn.unwrap_or(Lsn::ZERO), ..Settings::read(record)?.capture }))
+            .collect()
+    }
+
+    /// Says why a directory without any table cannot run.
+    async fn not_initialised(&self) -> Result<EngineError, EngineError> {
+        let options = self.shared.options();
+        let source = source_options(&options, None);
+        let leftover = slot_state(&source).await?.is_some()
+            || self.shared.lake.source_progress(&self.shared.source_id).await?.is_some();
+        if leftover {
+            return Ok(EngineError::Resync {
+                code: "F0001",
+                message: format!(
+                    "slot \"{}\" or source \"{}\" has a history, but this state directory is empty: it was lost; nothing \
+                     was changed; restore it, or drop slot and target tables and run init",
+                    options.slot, self.shared.source_id
+                ),
+            });
+        }
+        Ok(reconfigure("F0017", "this state directory was never initialised; run `embrasure-flow init`, or `run --init`"))
+    }
+
+    fn check_slot(&self, slot: Option<flow_source::SlotState>, options: &EngineOptions) -> Result<(), EngineError> {
+        let Some(slot) = slot else {
+            return Err(EngineError::Resync {
+                code: "F0002",
+                message: format!(
+                    "replication slot \"{}\" does not exist, and with it changes may be lost that were never captured; \
+                     it is not created again by itself; remove the state directory and the target tables and run init",
+                    options.slot
+                ),
+            });
+        };
+        let lost = slot.wal_status == "lost" || slot.invalidation_reason.is_some();
+        if lost {
+            let why = slot.invalidation_reason.unwrap_or_else(|| "its WAL was removed".to_owned());
+            return Err(EngineError::Resync {
+                code: "F0002",
+                message: format!(
+                    "replication slot \"{}\" was invalidated ({why}); nothing was changed; drop it, remove the state \
+                     directory and the target tables and run init",
+                    options.slot
+                ),
+            });
+        }
+        let journaled = self.shared.store.journal().position();
+        let started = self.shared.store.facts().ledger()?.published_lsn;
+        if slot.confirmed_flush > journaled.max(started) {
+            return Err(EngineError::Resync {
+                code: "F0003",
+                message: format!(
+                    "PostgreSQL was told that changes up to {} are safe, but the journal ends at {journaled}: local state \
+                     was lost or is older than it should be; nothing was changed; restore the newest state directory, or \
+                     remove it and the target tables and run init",
+                    slot.confirmed_flush
+                ),
+            });
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self) -> Result<(), EngineError> {
+        self.beat();
+        let shared = &self.shared;
+        let free = shared.store.free_bytes()?;
+        let floor = shared.options().limits.min_free_bytes;
+        // Resuming a little above the floor keeps capture from stopping and starting by turns.
+        let resume = floor + floor / 10;
+        let low = if shared.disk_is_low() { free < resume } else { free < floor };
+        if low && !shared.disk_is_low() {
+            tracing::warn!(code = "F0018", free_bytes = free, min_free_bytes = floor, "capture paused: the disk is nearly full");
+        }
+        shared.set_disk_low(low);
+        {
+            let mut notices = shared.board.write();
+            notices.storage.free_bytes = free;
+        }
+        let status = shared.board.post();
+        self.write_status_file(&status);
+        Ok(())
+    }
+
+    /// Keeps the last status for `status` on a stopped service. A lost one costs a stale answer only.
+    fn write_status_file(&self, status: &Status) {
+        let dir = &self.shared.options().state_dir;
+        let (temporary, path) = (dir.join("status.json.tmp"), dir.join("status.json"));
+        let written = serde_json::to_vec(status)
+            .map_err(std::io::Error::other)
+            .and_then(|bytes| std::fs::write(&temporary, bytes))
+            .and_then(|()| std::fs::rename(&temporary, &path));
+        if let Err(error) = written {
+            tracing::warn!(%error, "the status file could not be written");
+        }
+    }
+}
+
+fn reconfigure(code: &'static str, message: &str) -> EngineError {
+    EngineError::Reconfigure { code, message: message.to_owned() }
+}
+
+/// Retries what needs the source, for `retry_for`.
+async fn retry_source<T, F>(
+    shared: &Shared,
+    shutdown: &CancellationToken,
+    attempt: impl FnMut() -> F,
+) -> Result<T, EngineError>
+where
+    F: Future<Output = Result<T, EngineError>>,
+{
+    tokio::select! {
+        outcome = crate::publish::retrying(shared, "PostgreSQL", attempt) => outcome,
+        () = shutdown.cancelled() => Err(EngineError::Stopped),
+    }
+}
+
+/// Carries out a command of a running service.
+async fn execute(shared: &Arc<Shared>, orders: &mpsc::Sender<Order>, command: Command) -> Result<Reply, EngineError> {
+    match command {
+        Command::Apply => refresh(orders, None, false).await,
+        Command::Refresh { name, full } => refresh(orders, Some(name), full).await,
+        Command::Suspend { name } => suspend(orders, name, true).await,
+        Command::Resume { name } => suspend(orders, name, false).await,
+        Command::Reload(options) => {
+            let wanted = wanted::resolve(&options).await?;
+            let comparison = wanted::compare(&wanted, &shared.store.tables().all()?)?;
+            if !comparison.missing.is_empty() {
+                return Err(reconfigure("F0017", "new tables need a first copy: restart with `run --init`"));
+            }
+            shared.set_options(*options);
+            let plan = plan(shared).await?;
+            orders.send(Order::Replan(Box::new(plan))).await.map_err(|_| EngineError::Stopped)?;
+            shared.committed.notify_waiters();
+            Ok(Reply::Done)
+        }
+    }
+}
+
+async fn refresh(orders: &mpsc::Sender<Order>, name: Option<TableName>, full: bool) -> Result<Reply, EngineError> {
+    let (answer, reply) = oneshot::channel();
+    orders.send(Order::Refresh { name, full, answer }).await.map_err(|_| EngineError::Stopped)?;
+    reply.await.map_err(|_| EngineError::Stopped)?.map(Reply::Refreshed)
+}
+
+async fn suspend(orders: &mpsc::Sender<Order>, name: TableName, suspended: bool) -> Result<Reply, EngineError> {
+    let (answer, reply) = oneshot::channel();
+    orders.send(Order::Suspend { name, suspended, answer }).await.map_err(|_| EngineError::Stopped)?;
+    reply.await.map_err(|_| EngineError::Stopped)?.map(|()| Reply::Done)
+}
+
+/// Finishes copies that an earlier run left open.
+async fn recover_copies(shared: &Arc<Shared>) -> Result<(), EngineError> {
+    for operation in shared.store.operations().open_operations()? {
+        if matches!(operation.kind(), Kind::Copy { .. }) {
+            copy::recover(shared, operation).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Finishes every operation that an earlier run left open, in the order they began.
+async fn recover(shared: &Arc<Shared>) -> Result<Publisher, EngineError> {
+    recover_copies(shared).await?;
+    capture::drop_unfinished(&shared.store)?;
+    let position = shared.store.facts().ledger()?;
+    let uid = shared.store.identity()?.map(|identity| identity.source_uid).unwrap_or_default();
+    note_backlog(shared, position.published_lsn)?;
+    let mut publisher = Publisher::new(shared, position, uid);
+    for operation in shared.store.operations().open_operations()? {
+        tracing::info!(operation = %operation.id(), "continuing an operation that an earlier run left open");
+        match operation.kind() {
+            Kind::Epoch { .. } => publisher.resume(operation).await?,
+            Kind::Refresh { .. } => refresh_work::recover(shared, operation).await?,
+            Kind::Copy { .. } => return Err(EngineError::Invariant("a copy was recovered and is open".to_owned())),
+        }
+    }
+    note_backlog(shared, shared.store.facts().ledger()?.published_lsn)?;
+    Ok(publisher)
+}
+
+/// Counts what waits in the journal, once, at the start.
+fn note_backlog(shared: &Shared, published: Lsn) -> Result<(), EngineError> {
+    let journal = shared.store.journal();
+    let (mut rows, mut bytes, mut oldest) = (0, 0, None);
+    for meta in journal.transactions(published, journal.position()) {
+        let meta = meta?;
+        rows += meta.changes;
+        bytes += meta.bytes;
+        if meta.changes > 0 {
+            oldest.get_or_insert(meta.commit_time);
+        }
+    }
+    let now = shared.clock.monotonic();
+    let look = shared.backlog.look(now);
+    shared.backlog.admitted(look.waiting.rows, look.waiting.bytes, None, now);
+    shared.backlog.journaled(journal.position(), rows, bytes, oldest, now);
+    Ok(())
+}
+
+/// Plans the dynamic tables of the transformations directory.
+pub(crate) async fn plan(shared: &Arc<Shared>) -> Result<Plan, EngineError> {
+    let options = shared.options();
+    let records = shared.tables();
+    let declared = records.values().map(|r| (r.target.clone(), flow_core::arrow::arrow_schema(&r.schema))).collect();
+    plan_files(&options, Arc::new(shared.lake.clone()), &declared).await
+}
+
+/// Plans the SQL files of a directory against a reader and the captured tables' shapes.
+pub(crate) async fn plan_files(
+    options: &EngineOptions,
+    reader: Arc<dyn SnapshotReader>,
+    declared: &BTreeMap<TableName, arrow_schema::SchemaRef>,
+) -> Result<Plan, EngineError> {
+    let files = read_files(&options.transformations)?;
+    let (definitions, mut problems) = flow_refresh::parse(&files);
+    let mut plan = flow_refresh::plan(&definitions, &reader, declared).await;
+    problems.append(&mut plan.problems);
+    plan.problems = problems;
+    Ok(plan)
+}
+
+/// Reads the `.sql` files of a directory and those below it, in name order. A missing one has none.
+fn read_files(dir: &std::path::Path) -> Result<Vec<SourceFile>, EngineError> {
+    let failed = |path: &std::path::Path, error: std::io::Error| {
+        reconfigure("F0019", &format!("cannot read {}: {error}", path.display()))
+    };
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(dir, error)),
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        paths.push(entry.map_err(|error| failed(dir, error))?.path());
+    }
+    paths.sort();
+    let mut files = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            files.extend(read_files(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "sql") {
+            let text = std::fs::read_to_string(&path).map_err(|error| failed(&path, error))?;
+            files.push(SourceFile { path, text });
+        }
+    }
+    Ok(files)
+}
+
+/// Looks at an idle source, the publication and the blocked tables' holds, every heartbeat.
+async fn heartbeat(shared: &Arc<Shared>, cancel: CancellationToken) -> Result<(), EngineError> {
+    loop {
+        let options = shared.options();
+        tokio::select! {
+            () = tokio::time::sleep(options.heartbeat) => {}
+            () = cancel.cancelled() => return Ok(()),
+        }
+        let source = source_options(&options, None);
+        match server_lsn(&source).await {
+            Ok(lsn) => {
+                shared.board.write().positions.server.raise(lsn);
+            }
+            // Capture reports and retries a lost source; this look only misses its turn.
+            Err(error) => tracing::debug!(%error, "heartbeat missed"),
+        }
+        compare_publication(shared, &source).await?;
+        limit_holds(shared).await?;
+        let sizes = blocking(shared, |shared| Ok(shared.store.sizes()?)).await?;
+        let sum = |names: &[&str]| sizes.iter().filter(|(family, _)| names.contains(&family.name())).map(|(_, b)| b).sum();
+        {
+            let mut notices = shared.board.write();
+            notices.storage.journal_bytes = sum(&["journal.chunk", "journal.txn"]);
+            notices.storage.index_bytes = sum(&["index", "hot"]);
+        }
+        shared.lake.clean_metadata().await.inspect_err(|error| tracing::debug!(%error, "old metadata stays")).ok();
+    }
+}
+
+/// Notices changes of the publication that could have dropped rows: they are not on the wire.
+async fn compare_publication(shared: &Arc<Shared>, source: &SourceOptions) -> Result<(), EngineError> {
+    let rows = match publication_rows(source).await {
+        Ok(rows) => rows,
+        Err(error) => {
+            tracing::debug!(%error, "the publication could not be compared");
+            return Ok(());
+        }
+    };
+    let stored = shared.store.facts().publication()?;
+    let value = serde_json::to_value(&rows).map_err(|error| EngineError::Invariant(error.to_string()))?;
+    if stored.as_ref() == Some(&value) {
+        return Ok(());
+    }
+    if let Some(stored) = stored {
+        let earlier = serde_json::from_value(stored).map_err(|error| EngineError::Invariant(error.to_string()))?;
+        let tables = shared.tables();
+        let followed = tables.values().filter(|table| !matches!(table.state, TableState::ResyncRequired { .. }));
+        let captured: BTreeMap<u32, &TableRecord> = followed.map(|table| (table.relation_oid, table)).collect();
+        let oids: Vec<u32> = captured.keys().copied().collect();
+        let change = rows.compare(&earlier, &oids);
+        let all = !oids.is_empty() && change.affected.len() == oids.len();
+        for (oid, reason) in change.affected {
+            let Some(table) = captured.get(&oid) else { continue };
+            let block = Block { code: "F0121".to_owned(), reason, hold_lsn: table.published_lsn };
+            require_resync(shared, table.id, block).await?;
+        }
+        if all {
+            return Err(EngineError::Resync {
+                code: "F0121",
+                message: "the publication changed in a way that may have lost rows of every captured table; the lake \
+                          stands as it was; see each table's reason in `status`, then initialise again"
+                    .to_owned(),
+            });
+        }
+    }
+    blocking(shared, move |shared| Ok(shared.store.facts().set_publication(&value)?)).await
+}
+
+/// Gives blocked tables up whose held journal grew past the limit.
+async fn limit_holds(shared: &Arc<Shared>) -> Result<(), EngineError> {
+    let limit = shared.options().limits.blocked_journal_max_bytes;
+    for table in shared.tables().into_values() {
+        let TableState::Blocked { code, reason, hold_lsn, .. } = &table.state else { continue };
+        let held = blocking(shared, {
+            let hold = *hold_lsn;
+            move |shared| {
+                let journal = shared.store.journal();
+                let mut bytes = 0;
+                for meta in journal.transactions(hold, journal.position()) {
+                    bytes += meta?.bytes;
+                }
+                Ok(bytes)
+            }
+        })
+        .await?;
+        if held > limit {
+            let reason = format!("held {held} bytes of journal, more than blocked_journal_max; was blocked: {code}: {reason}");
+            let block = Block { code: "F0020".to_owned(), reason, hold_lsn: *hold_lsn };
+            require_resync(shared, table.id, block).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Shows a table on the board as its record has it.
+pub(crate) fn note_table(shared: &Shared, record: &TableRecord) {
+    let (state, blocked) = match &record.state {
+        TableState::Copying => (TableStatusState::Copying, None),
+        TableState::Streaming => (TableStatusState::Streaming, None),
+        TableState::Blocked { code, reason, since_us, .. } => (
+            TableStatusState::Blocked,
+            Some(Blocked { code: code.clone(), reason: reason.clone(), since: *since_us }),
+        ),
+        TableState::ResyncRequired { code, reason, since_us } => (
+            TableStatusState::ResyncRequired,
+            Some(Blocked { code: code.clone(), reason: reason.clone(), since: *since_us }),
+        ),
+        TableState::Paused { .. } => (TableStatusState::Paused, None),
+    };
+    let mut notices = shared.board.write();
+    let copied_rows = notices.tables.get(&record.id).map_or(0, |status| status.copied_rows);
+    let status = TableStatus {
+        source: record.source.to_string(),
+        target: record.target.to_string(),
+        state,
+        epoch: record.published_epoch.0,
+        published_lsn: record.published_lsn,
+        snapshot_id: record.snapshot_id,
+        lag_seconds: 0.0,
+        lag_bytes: 0,
+        copied_rows,
+        blocked,
+    };
+    notices.tables.insert(record.id, status);
+}
