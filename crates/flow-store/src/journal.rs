@@ -216,20 +216,20 @@ impl Journal {
     /// missing. An earlier position changes nothing.
     ///
     /// # Durability
-    /// Synced if asked; else durable with the next [`Journal::sync`].
+    /// Durable with the next [`Journal::sync`].
     ///
     /// # Errors
     /// Crash if the write fails.
-    pub fn advance(&self, to: Lsn, sync: bool) -> Result<(), StoreError> {
+    pub fn advance(&self, to: Lsn) -> Result<(), StoreError> {
         let mut writer = self.writer();
-        if to > writer.staged {
-            let mut batch = WriteBatch::default();
-            facts::stage(self.database(), &mut batch, FactKey::JournalPosition, &to);
-            self.database().write(batch, Durability::Logged)?;
-            writer.staged = to;
+        if to <= writer.staged {
+            return Ok(());
         }
-        drop(writer);
-        if sync { self.sync().map(drop) } else { Ok(()) }
+        let mut batch = WriteBatch::default();
+        facts::stage(self.database(), &mut batch, FactKey::JournalPosition, &to);
+        self.database().write(batch, Durability::Logged)?;
+        writer.staged = to;
+        Ok(())
     }
 
     /// Makes everything staged durable and visible; returns the position reached.
@@ -329,8 +329,9 @@ impl Journal {
             (Family::JournalTxn, transaction_key(up_to).to_vec()),
         ];
         self.database().guard("drop files of the journal", |db| {
-            ends.iter()
-                .try_for_each(|(family, end)| db.delete_file_in_range_cf(self.database().family(*family), &[][..], end))
+            ends.iter().try_for_each(|(family, end)| {
+                db.delete_file_in_range_cf(self.database().family(*family), &[][..], &end[..])
+            })
         })
     }
 

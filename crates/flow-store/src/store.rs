@@ -146,19 +146,26 @@ impl Store {
     /// # Errors
     /// Crash if RocksDB cannot answer.
     pub fn sizes(&self) -> Result<Vec<(Family, u64)>, StoreError> {
+        Family::ALL
+            .iter()
+            .map(|family| Ok((*family, self.size(*family)?)))
+            .collect()
+    }
+
+    fn size(&self, family: Family) -> Result<u64, StoreError> {
         const PARTS: [&str; 3] = [
             "rocksdb.total-sst-files-size",
             "rocksdb.total-blob-file-size",
             "rocksdb.cur-size-all-mem-tables",
         ];
-        let size = |family: Family| {
-            let handle = self.database.family(family);
-            PARTS.iter().try_fold(0, |sum, part| {
-                let bytes = self.database.raw().property_int_value_cf(handle, *part);
-                let bytes = bytes.map_err(|source| StoreError::Read { family, source })?;
-                Ok(sum + bytes.unwrap_or(0))
-            })
-        };
-        Family::ALL.iter().map(|family| Ok((*family, size(*family)?))).collect()
+        let handle = self.database.family(family);
+        let mut sum = 0;
+        for part in PARTS {
+            let bytes = self.database.raw().property_int_value_cf(handle, part);
+            sum += bytes
+                .map_err(|source| StoreError::Read { family, source })?
+                .unwrap_or(0);
+        }
+        Ok(sum)
     }
 }

@@ -53,7 +53,8 @@ fn fill(store: &Store) {
     }
     journal.sync().expect("synced");
     journal.forget(Lsn(150)).expect("forgotten");
-    journal.advance(Lsn(400), true).expect("durable");
+    journal.advance(Lsn(400)).expect("written");
+    journal.sync().expect("synced");
     for (n, key) in [(1, b"first"), (2, b"later")] {
         let mut operation = store.operations().begin(id, epoch(n), vec![share(1)]).expect("written");
         let mut delta = IndexDelta::new();

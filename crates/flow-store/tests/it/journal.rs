@@ -86,7 +86,8 @@ fn an_lsn_maps_to_one_transaction_for_ever() {
         crash(journal.stage_commit(&other)),
         StoreError::Corrupt { .. }
     ));
-    journal.advance(Lsn(1000), true).expect("durable");
+    journal.advance(Lsn(1000)).expect("written");
+    journal.sync().expect("synced");
     let late = journal.stage_commit(&meta(5, &[]));
     assert!(
         matches!(crash(late), StoreError::OutOfOrder { .. }),
@@ -120,12 +121,14 @@ fn keepalives_move_the_position_and_survive() {
     let dir = temp();
     let store = open(dir.path());
     let journal = store.journal();
-    journal.advance(Lsn(500), false).expect("written");
+    journal.advance(Lsn(500)).expect("written");
     assert_eq!(journal.position(), Lsn::ZERO);
     assert_eq!(journal.sync().expect("synced"), Lsn(500));
-    journal.advance(Lsn(400), true).expect("no step back");
+    journal.advance(Lsn(400)).expect("no step back");
+    journal.sync().expect("synced");
     assert_eq!(journal.position(), Lsn(500));
-    journal.advance(Lsn(600), true).expect("durable");
+    journal.advance(Lsn(600)).expect("written");
+    journal.sync().expect("synced");
     assert_eq!(journal.position(), Lsn(600));
     crash(journal.stage_commit(&meta(5, &[])));
     drop((journal, store));

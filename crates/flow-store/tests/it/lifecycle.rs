@@ -89,7 +89,7 @@ fn a_directory_keeps_its_owner() {
 fn empty_means_untouched() {
     for touch in [
         |store: &Store| store.tables().put(&table(1)),
-        |store: &Store| store.journal().advance(Lsn(1), true),
+        |store: &Store| store.journal().advance(Lsn(1)),
         |store: &Store| store.facts().set_init(&flow_store::InitState::Intended),
     ] {
         let dir = temp();
@@ -260,7 +260,7 @@ fn writer_at_the_limit() {
     let position = journal.position();
     for refused in [
         store.tables().put(&table(1)),
-        journal.advance(Lsn(1 << 40), true),
+        journal.advance(Lsn(1 << 40)),
         store.sync(),
         store.files().next_id().map(drop),
         store.index().bulk(TableId(1), Generation(1)).finish().map(drop),
