@@ -120,8 +120,9 @@ def test_good_source_passes_every_check(simple):
 
 
 @pytest.mark.parametrize("command", [("check", "--source"), ("run", "--init")])
-def test_wrong_password(make_flow, server_with, command):
-    server = Server(major, scratch("pgauth"), PG_PASSWORD="right-secret", PGPASSWORD="right-secret")
+def test_wrong_password(server_with, make_flow, command):
+    server = server_with(PG_PASSWORD="right-secret", PGPASSWORD="right-secret")
+
     class There:
         name = "postgres"
         url = server.url("postgres", password="wrong-secret")
@@ -131,7 +132,7 @@ def test_wrong_password(make_flow, server_with, command):
     assert "wrong-secret" not in result.out + result.err
 
 
-def test_tls(make_flow, server_with):
+def test_tls(server_with, make_flow):
     server = server_with(PG_SSL="1")
     database = server.create_database("tls")
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1)", "CREATE PUBLICATION embrasure_flow FOR TABLE t")
@@ -162,7 +163,7 @@ def test_unreachable(simple):
     simple.run("run", "--init").expect(75)
 
 
-def test_wal_level(make_flow, server_with):
+def test_wal_level(server_with, make_flow):
     server = server_with(PG_CONF="wal_level=replica\nmax_replication_slots=1")
     database = server.create_database("wal")
     database.execute("CREATE TABLE t (id int PRIMARY KEY)", "CREATE PUBLICATION embrasure_flow FOR TABLE t")
@@ -254,7 +255,7 @@ def test_slot_advanced_by_somebody(simple, database):
     simple.run("run").expect(79)
 
 
-def test_slot_invalidated(make_flow, server_with):
+def test_slot_invalidated(server_with, make_flow):
     server = server_with(PG_CONF="max_slot_wal_keep_size=1MB\nmin_wal_size=32MB\nmax_wal_size=32MB")
     database = server.create_database("lost")
     database.execute("CREATE TABLE t (id int PRIMARY KEY)", "CREATE TABLE x (v text)", "CREATE PUBLICATION embrasure_flow FOR TABLE t")

@@ -1,5 +1,206 @@
-//! Placeholder while the service parts are written.
-use anyhow::{Result, bail};
-pub(crate) fn run(name: &str, _args: &[&str]) -> Result<()> {
-    bail!("no benchmark {name}")
+//! Benchmarks against named baselines, in one run on one machine.
+//!
+//! 1. Build in release; start a private PostgreSQL with fsync on, in a scratch folder.
+//! 2. Make the data; warm the baseline up; measure it; measure ours.
+//! 3. Compare the lake's content with PostgreSQL's, then print one JSON document.
+//!
+//! Times are taken outside the process under test: from its start, or from COMMIT returned, until the
+//! catalog file shows the result. A ratio is of rates, ours ÷ baseline.
+
+mod copy;
+mod drain;
+mod freshness;
+mod postgres;
+mod service;
+mod usage;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::lane::{capture, must};
+use crate::workspace::{cargo, root, target_dir};
+use postgres::Postgres;
+
+/// Is what the command line asked for.
+struct Options {
+    major: String,
+    rows: u64,
+    mutations: u64,
+    seconds: u64,
+    out: Option<PathBuf>,
+    keep: bool,
+}
+
+/// Is where one benchmark runs.
+struct Bench {
+    options: Options,
+    /// Is a scratch folder on the disk that is measured.
+    folder: PathBuf,
+    postgres: Postgres,
+    flow: PathBuf,
+    load: PathBuf,
+}
+
+/// Runs one benchmark and prints its document.
+pub(crate) fn run(name: &str, args: &[&str]) -> Result<()> {
+    let measure = match name {
+        "drain" => drain::measure,
+        "copy" => copy::measure,
+        "freshness" => freshness::measure,
+        _ => bail!("no benchmark {name}; there are drain, copy, freshness"),
+    };
+    let options = parse(args)?;
+    must(cargo().args([
+        "build",
+        "--release",
+        "--locked",
+        "-p",
+        "flow-daemon",
+        "-p",
+        "flow-testkit",
+    ]))?;
+    let release = target_dir()?.join("release");
+    let folder = std::env::temp_dir().join(format!("flow-bench-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let postgres = Postgres::start(&options.major, &folder.join("pg"))?;
+    let bench = Bench {
+        flow: release.join("embrasure-flow"),
+        load: release.join("flow-load"),
+        options,
+        folder,
+        postgres,
+    };
+    let result = bench.checked(name, measure);
+    bench.finish(result)
+}
+
+impl Bench {
+    fn checked(&self, name: &str, measure: fn(&Bench) -> Result<Value>) -> Result<Value> {
+        let fsync = self.postgres.ask("SHOW fsync")?;
+        ensure!(fsync == "on", "SHOW fsync says {fsync}: figures without it say nothing");
+        let mut document = json!({
+            "benchmark": name,
+            "postgres": self.postgres.ask("SHOW server_version")?,
+            "fsync": fsync,
+            "machine": machine()?,
+            "commit": capture(cargo_free("git").args(["rev-parse", "--short", "HEAD"]))?.trim(),
+        });
+        let measured = measure(self)?;
+        merge(&mut document, measured);
+        Ok(document)
+    }
+
+    fn finish(self, result: Result<Value>) -> Result<()> {
+        if self.options.keep || result.is_err() {
+            eprintln!("kept: {}", self.folder.display());
+        }
+        self.postgres.stop()?;
+        if !self.options.keep && result.is_ok() {
+            std::fs::remove_dir_all(&self.folder)?;
+        }
+        let text = serde_json::to_string_pretty(&result?)?;
+        println!("{text}");
+        if let Some(out) = &self.options.out {
+            std::fs::write(out, text + "\n")?;
+        }
+        Ok(())
+    }
+
+    /// Runs the test kit's program and reads its answer.
+    fn load(&self, args: &[&str]) -> Result<Value> {
+        let answer = capture(std::process::Command::new(&self.load).args(args))?;
+        serde_json::from_str(&answer).context("flow-load answers in JSON")
+    }
+
+    /// Compares a table of the lake with PostgreSQL's by DuckDB; an error if any row differs.
+    fn check_content(&self, flow: &service::Installation, source: &str, target: &str) -> Result<Value> {
+        let script = root().join("tests/tools/compare_table.py");
+        let answer = capture(
+            std::process::Command::new(crate::ci::readers_python()?)
+                .arg(script)
+                .arg(flow.catalog())
+                .args([target, &self.postgres.conninfo(), source]),
+        )?;
+        serde_json::from_str(&answer).context("compare_table.py answers in JSON")
+    }
+}
+
+fn parse(args: &[&str]) -> Result<Options> {
+    let mut options = Options {
+        major: "18".into(),
+        rows: 1_000_000,
+        mutations: 500_000,
+        seconds: 60,
+        out: None,
+        keep: false,
+    };
+    let mut words = args.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().with_context(|| format!("{word} wants a value"));
+        match *word {
+            "--pg" => options.major = (*value()?).to_owned(),
+            "--rows" => options.rows = value()?.parse()?,
+            "--mutations" => options.mutations = value()?.parse()?,
+            "--seconds" => options.seconds = value()?.parse()?,
+            "--out" => options.out = Some(PathBuf::from(value()?)),
+            "--keep" => options.keep = true,
+            _ => bail!("unknown option {word}"),
+        }
+    }
+    Ok(options)
+}
+
+fn cargo_free(program: &str) -> std::process::Command {
+    let mut command = std::process::Command::new(program);
+    command.current_dir(root());
+    command
+}
+
+fn machine() -> Result<Value> {
+    let cpus = std::fs::read_to_string("/proc/cpuinfo")?;
+    let model = cpus
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"))
+        .unwrap_or("");
+    Ok(json!({
+        "cores": std::thread::available_parallelism()?.get(),
+        "model": model.trim_start_matches([' ', '\t', ':']),
+    }))
+}
+
+/// Adds the fields of `more` to `document`.
+fn merge(document: &mut Value, more: Value) {
+    if let (Some(into), Value::Object(from)) = (document.as_object_mut(), more) {
+        into.extend(from);
+    }
+}
+
+/// States a ratio of rates beside its goal.
+fn ratio(ours: f64, baseline: f64, goal: f64) -> Value {
+    let ratio = ours / baseline;
+    json!({ "ratio": (ratio * 1000.0).round() / 1000.0, "goal": goal, "reached": ratio >= goal })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_have_defaults_and_unknown_ones_are_refused() {
+        let options = parse(&["--rows", "5", "--keep"]).expect("both are known");
+        assert_eq!((options.rows, options.mutations, options.keep), (5, 500_000, true));
+        assert!(parse(&["--row", "5"]).is_err());
+        assert!(parse(&["--rows"]).is_err());
+    }
+
+    #[test]
+    fn a_ratio_is_of_rates() {
+        assert_eq!(
+            ratio(40.0, 100.0, 0.4),
+            json!({"ratio": 0.4, "goal": 0.4, "reached": true})
+        );
+        assert_eq!(ratio(39.0, 100.0, 0.4)["reached"], json!(false));
+    }
 }

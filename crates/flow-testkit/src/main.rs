@@ -1,0 +1,48 @@
+//! `flow-load`: what `cargo xtask bench` runs beside the service. Prints one line of JSON.
+#![allow(clippy::print_stdout, reason = "a command-line tool answers on standard output")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use flow_testkit::load;
+
+const USAGE: &str = "\
+flow-load published CATALOG LSN SECONDS          waits until the catalog shows the LSN
+flow-load rows CATALOG NAMESPACE TABLE ROWS SECONDS   waits until a table holds so many rows
+flow-load freshness URL CATALOG RATE SECONDS ROWS     loads at a steady rate and reports freshness";
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let answer = match words.as_slice() {
+        ["published", catalog, lsn, most] => took(load::await_published(Path::new(catalog), lsn.parse()?, seconds(most)?)?),
+        ["rows", catalog, namespace, name, rows, most] => {
+            took(load::await_rows(Path::new(catalog), namespace, name, rows.parse()?, seconds(most)?)?)
+        }
+        ["freshness", url, catalog, rate, measured, rows] => {
+            let options = load::Options {
+                url: (*url).to_owned(),
+                catalog: Path::new(catalog).to_path_buf(),
+                rate: rate.parse().context("RATE is a number")?,
+                measured: seconds(measured)?,
+                margin: Duration::from_secs(3),
+                workers: 24,
+                rows: rows.parse().context("ROWS is a number")?,
+            };
+            serde_json::to_value(load::run(options).await?)?
+        }
+        _ => bail!("usage:\n{USAGE}"),
+    };
+    println!("{answer}");
+    Ok(())
+}
+
+fn took(time: Duration) -> serde_json::Value {
+    serde_json::json!({ "seconds": time.as_secs_f64() })
+}
+
+fn seconds(text: &str) -> Result<Duration> {
+    Ok(Duration::from_secs(text.parse().context("SECONDS is a whole number")?))
+}
