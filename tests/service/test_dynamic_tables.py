@@ -298,8 +298,8 @@ def test_commands(database, make_flow, read, rng):
     flow.run("refresh", "gold.best", "--full").expect(0)
     flow.run("refresh", "gold.nothing").expect(78, "gold.nothing")
     check(flow, read(flow))
-    rows = flow.run("query", "--format", "json", "SELECT count(*) AS n FROM bronze.purchase").expect(0).json()
-    assert rows[0]["n"] == database.value("SELECT count(*) FROM purchase")
+    rows = flow.run("query", "--format", "json", "SELECT count(*) AS n FROM bronze.purchase").expect(0).out
+    assert json.loads(rows)["n"] == database.value("SELECT count(*) FROM purchase")
     assert flow.run("query", "DROP TABLE bronze.purchase").code != 0
     flow.stop()
     change(database, rng, 3)

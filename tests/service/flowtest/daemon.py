@@ -152,7 +152,7 @@ class Flow:
             log.write(b"\n")
             self.process = subprocess.Popen(
                 self.command(*words),
-                env={**os.environ, "RUST_LOG": "info", **self.env, **(env or {})},
+                env={**os.environ, **self.env, **(env or {})},
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.folder,
             )
         return self
