@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use flow_core::{ColumnType, Lsn, TableId, TableName, TableSchema};
 use serde::{Deserialize, Serialize};
 
+use crate::agree::agree;
 use crate::error::SourceError;
 use crate::types::{Refusal, Target, Wire};
 
@@ -184,10 +185,23 @@ impl CaptureTable {
         table: &SourceTable,
         skip_until: Lsn,
     ) -> Result<CaptureTable, SourceError> {
-        let _ = (id, request, skip_until);
-        Err(SourceError::TableRefused {
+        let agreement = agree(request, table);
+        let refused = |reason: String| SourceError::TableRefused {
             table: table.name.clone(),
-            reason: String::new(),
+            reason,
+        };
+        if let Some(fault) = agreement.faults.first() {
+            return Err(refused(format!("{}; {}", fault.message, fault.remedy)));
+        }
+        Ok(CaptureTable {
+            id,
+            oid: table.oid,
+            name: table.name.clone(),
+            schema: agreement.schema,
+            columns: agreement.columns,
+            append_only: request.append_only,
+            skip_until,
+            row_filter: table.row_filter.clone(),
         })
     }
 }

@@ -1,23 +1,48 @@
 //! The initial copy: a table's rows as of an exported snapshot, in the same bytes as the stream's.
+//!
+//! 1. [`open_copy_session`] imports the snapshot; from then on the exporting session may end.
+//! 2. [`CopySession::copy`] reads `COPY … (FORMAT binary)` and decodes each row with the decoder the
+//!    stream uses, so that both give the same bytes by construction.
+
+use flow_core::row::{RowBuilder, State};
+use flow_core::schema::quote_identifier;
+
 use crate::capture::CaptureTable;
 use crate::error::SourceError;
 use crate::options::SourceOptions;
+use crate::session::{self, Kind, Session};
+use crate::slot::quote_literal;
+use crate::sql::SESSION_SETTINGS;
+use crate::value::{Shape, ValueError, push_binary};
 
 /// Holds a transaction that sees an exported snapshot.
 #[derive(Debug)]
-pub struct CopySession {}
+pub struct CopySession {
+    session: Session,
+}
 
 /// Opens a session and imports the snapshot; when this returns, the snapshot may go.
 ///
 /// # Errors
 /// [`SourceError::SnapshotGone`] (retry with another snapshot), or as for any connection.
 pub async fn open_copy_session(options: &SourceOptions, snapshot: &str) -> Result<CopySession, SourceError> {
-    let _ = (options, snapshot);
-    Err(SourceError::Ended)
+    let mut session = session::open(options, Kind::Plain).await?;
+    session.query("setting up a session", SESSION_SETTINGS).await?;
+    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+    session.query("beginning a copy", begin).await?;
+    let import = format!("SET TRANSACTION SNAPSHOT {}", quote_literal(snapshot));
+    match session.query("importing the snapshot", &import).await {
+        Ok(_) => Ok(CopySession { session }),
+        // "snapshot does not exist" and "invalid snapshot identifier": it went with its session.
+        Err(SourceError::Sql { error, .. }) if matches!(error.sqlstate.as_str(), "22023" | "42704" | "55000") => {
+            Err(SourceError::SnapshotGone)
+        }
+        Err(other) => Err(other),
+    }
 }
 
 impl CopySession {
-    /// Copies a table: `on_rows` gets each row's encoded bytes in turn. Counts the rows.
+    /// Copies a table: `on_row` gets each row's encoded bytes in turn. Counts the rows.
     ///
     /// The callback is called from within this future; it may return an error to stop, which is
     /// handed back as is. After an error the session is spent.
@@ -27,9 +52,195 @@ impl CopySession {
     pub async fn copy<E: From<SourceError>>(
         &mut self,
         table: &CaptureTable,
-        on_row: impl FnMut(&[u8]) -> Result<(), E>,
+        mut on_row: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<u64, E> {
-        let _ = (table, on_row);
-        Err(SourceError::Ended.into())
+        let mut decoder = CopyDecoder::new(table);
+        self.session
+            .copy_out(&copy_sql(table), |data| decoder.take(data, &mut on_row))
+            .await?;
+        Ok(decoder.finish()?)
+    }
+}
+
+fn copy_sql(table: &CaptureTable) -> String {
+    let columns: Vec<String> = table.schema.columns.iter().map(|c| quote_identifier(&c.name)).collect();
+    let filter = match &table.row_filter {
+        Some(filter) => format!(" WHERE {filter}"),
+        None => String::new(),
+    };
+    // ONLY: rows of tables that inherit are not this table's, and the stream does not send them as such.
+    format!(
+        "COPY (SELECT {} FROM ONLY {}{filter}) TO STDOUT (FORMAT binary)",
+        columns.join(", "),
+        table.name.quoted()
+    )
+}
+
+const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
+
+/// Reads the binary COPY format, however it is cut into messages.
+#[derive(Debug)]
+pub(crate) struct CopyDecoder<'a> {
+    table: &'a CaptureTable,
+    row: RowBuilder,
+    scratch: Vec<u8>,
+    /// Holds the piece of a row whose rest is yet to come. Servers send whole rows, so it is
+    /// nearly always empty.
+    rest: Vec<u8>,
+    begun: bool,
+    ended: bool,
+    rows: u64,
+}
+
+/// Is what a piece of data begins with.
+enum Item {
+    Head,
+    Row,
+    End,
+}
+
+impl<'a> CopyDecoder<'a> {
+    pub(crate) fn new(table: &'a CaptureTable) -> Self {
+        CopyDecoder {
+            table,
+            row: RowBuilder::new(),
+            scratch: Vec::new(),
+            rest: Vec::new(),
+            begun: false,
+            ended: false,
+            rows: 0,
+        }
+    }
+
+    /// Takes a piece of the format and hands on each row it completes.
+    pub(crate) fn take<E: From<SourceError>>(
+        &mut self,
+        data: &[u8],
+        on_row: &mut impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.rest.is_empty() {
+            let used = self.items(data, on_row)?;
+            self.rest.extend_from_slice(&data[used..]);
+        } else {
+            let mut joined = std::mem::take(&mut self.rest);
+            joined.extend_from_slice(data);
+            let used = self.items(&joined, on_row)?;
+            joined.drain(..used);
+            self.rest = joined;
+        }
+        Ok(())
+    }
+
+    /// Reads as many whole items as there are; gives how many bytes they took.
+    fn items<E: From<SourceError>>(
+        &mut self,
+        data: &[u8],
+        on_row: &mut impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<usize, E> {
+        let mut used = 0;
+        while let Some((item, length)) = self.item(&data[used..])? {
+            match item {
+                Item::Head => self.begun = true,
+                Item::End => self.ended = true,
+                Item::Row => {
+                    self.decode(&data[used + 2..used + length])?;
+                    on_row(self.row.finish())?;
+                    self.rows += 1;
+                }
+            }
+            used += length;
+        }
+        Ok(used)
+    }
+
+    /// Measures the next item; `None` if it is not whole.
+    fn item(&self, data: &[u8]) -> Result<Option<(Item, usize)>, SourceError> {
+        let bad = |what: &str| SourceError::Protocol(what.to_owned());
+        if !self.begun {
+            let Some((head, rest)) = data.split_first_chunk::<19>() else {
+                return Ok(None);
+            };
+            if &head[..11] != SIGNATURE {
+                return Err(bad("head of a binary copy"));
+            }
+            let extension = u32::from_be_bytes([head[15], head[16], head[17], head[18]]) as usize;
+            return Ok((rest.len() >= extension).then_some((Item::Head, 19 + extension)));
+        }
+        let Some((count, _)) = data.split_first_chunk::<2>() else {
+            return Ok(None);
+        };
+        if self.ended {
+            return Err(bad("bytes after the end of a binary copy"));
+        }
+        let count = i16::from_be_bytes(*count);
+        if count == -1 {
+            return Ok(Some((Item::End, 2)));
+        }
+        if usize::try_from(count) != Ok(self.table.schema.columns.len()) {
+            return Err(bad("column count in a binary copy"));
+        }
+        let mut at = 2;
+        for _ in 0..count {
+            let Some(length) = data.get(at..at + 4) else {
+                return Ok(None);
+            };
+            let length = i32::from_be_bytes([length[0], length[1], length[2], length[3]]);
+            at += 4;
+            if length != -1 {
+                at += usize::try_from(length).map_err(|_| bad("column length in a binary copy"))?;
+            }
+        }
+        Ok((data.len() >= at).then_some((Item::Row, at)))
+    }
+
+    /// Decodes one row, whose lengths [`CopyDecoder::item`] has checked.
+    fn decode(&mut self, mut fields: &[u8]) -> Result<(), SourceError> {
+        let CaptureTable { schema, columns, .. } = self.table;
+        self.row.start(schema.columns.len());
+        for (column, arrives) in schema.columns.iter().zip(columns) {
+            let bad = || SourceError::Protocol("row of a binary copy".to_owned());
+            let (length, rest) = fields.split_first_chunk::<4>().ok_or_else(bad)?;
+            let length = i32::from_be_bytes(*length);
+            if length == -1 {
+                fields = rest;
+                if column.required {
+                    return Err(self.unfit(&column.name, "NULL in the key"));
+                }
+                self.row.push_state(State::Null);
+                continue;
+            }
+            let (value, rest) = usize::try_from(length)
+                .ok()
+                .and_then(|length| rest.split_at_checked(length))
+                .ok_or_else(bad)?;
+            fields = rest;
+            let shape = Shape {
+                wire: &arrives.wire,
+                target: &arrives.target,
+                column_type: &column.column_type,
+            };
+            match push_binary(&mut self.row, shape, value, &mut self.scratch) {
+                Ok(()) => {}
+                Err(ValueError::Malformed(what)) => return Err(SourceError::Protocol(what.to_owned())),
+                Err(ValueError::Unfit(what)) => return Err(self.unfit(&column.name, what)),
+            }
+        }
+        Ok(())
+    }
+
+    fn unfit(&self, column: &str, what: &str) -> SourceError {
+        SourceError::Value {
+            table: self.table.name.clone(),
+            column: column.to_owned(),
+            reason: what.to_owned(),
+        }
+    }
+
+    /// Ends the copy and counts its rows.
+    pub(crate) fn finish(self) -> Result<u64, SourceError> {
+        match self.ended && self.rest.is_empty() {
+            true => Ok(self.rows),
+            false => Err(SourceError::Protocol("a binary copy without its end".to_owned())),
+        }
     }
 }

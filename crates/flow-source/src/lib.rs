@@ -11,8 +11,10 @@
 //! 5. [`publication_rows`] notices what is not on the wire.
 
 mod acknowledge;
+mod agree;
 mod assemble;
 mod capture;
+mod catalog;
 mod conninfo;
 mod copy;
 mod error;
