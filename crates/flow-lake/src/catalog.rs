@@ -1,1 +1,275 @@
-//! Being filled in.
+//! The embedded catalog: one SQLite file that other Iceberg programs can open too.
+//!
+//! Tables `iceberg_tables` and `iceberg_namespace_properties` are those of the JDBC catalog,
+//! version 1. Beside them, for this program alone: `flow_operations` and `flow_sources`
+//! (published operations and positions), `flow_commits` (which attempt made which snapshot, kept
+//! even where a snapshot expires) and `flow_expired_metadata` (files to delete later).
+//!
+//! Blocks; callers use a blocking thread. Never reads or writes a lake file.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use flow_core::clock::UnixMicros;
+use flow_core::{Epoch, Lsn, TableName};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+
+use crate::error::LakeError;
+
+mod swap;
+
+pub(crate) use swap::{Swap, SwapOutcome, SwapRecord};
+
+/// Is the catalog's own name in its tables.
+pub(crate) const CATALOG_NAME: &str = "flow";
+
+/// Is how long a statement waits for another process's transaction.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Counts the prepared statements that stay ready; the commit path has about ten.
+const STATEMENTS: usize = 32;
+
+const SCHEMA: &str = "
+CREATE TABLE IF NOT EXISTS iceberg_tables (
+    catalog_name VARCHAR(255) NOT NULL,
+    table_namespace VARCHAR(255) NOT NULL,
+    table_name VARCHAR(255) NOT NULL,
+    metadata_location VARCHAR(1000),
+    previous_metadata_location VARCHAR(1000),
+    iceberg_type VARCHAR(5),
+    PRIMARY KEY (catalog_name, table_namespace, table_name));
+CREATE TABLE IF NOT EXISTS iceberg_namespace_properties (
+    catalog_name VARCHAR(255) NOT NULL,
+    namespace VARCHAR(255) NOT NULL,
+    property_key VARCHAR(255) NOT NULL,
+    property_value VARCHAR(1000) NOT NULL,
+    PRIMARY KEY (catalog_name, namespace, property_key));
+CREATE TABLE IF NOT EXISTS flow_operations (
+    operation_id TEXT PRIMARY KEY,
+    source_id TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    from_lsn TEXT NOT NULL,
+    to_lsn TEXT NOT NULL,
+    committed_at INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS flow_sources (
+    source_id TEXT PRIMARY KEY,
+    published_lsn TEXT NOT NULL,
+    published_epoch INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS flow_commits (
+    table_uuid TEXT NOT NULL,
+    attempt_id TEXT NOT NULL,
+    snapshot_id INTEGER NOT NULL,
+    committed_at INTEGER NOT NULL,
+    PRIMARY KEY (table_uuid, attempt_id)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS flow_expired_metadata (
+    metadata_location TEXT PRIMARY KEY,
+    expired_at INTEGER NOT NULL) WITHOUT ROWID;
+";
+
+/// Is the one connection of this process.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    path: PathBuf,
+    connection: Mutex<Connection>,
+}
+
+impl Catalog {
+    /// Opens the file, making it and its tables if missing.
+    pub(crate) fn open(path: &Path) -> Result<Catalog, LakeError> {
+        let failed = |action| {
+            move |source| LakeError::Catalog {
+                action,
+                path: path.to_owned(),
+                source,
+            }
+        };
+        let connection = Connection::open(path).map_err(failed("open"))?;
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(failed("configure"))?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        connection
+            .pragma_update(None, "journal_mode", "WAL")
+            .map_err(failed("switch to write-ahead logging"))?;
+        connection
+            .pragma_update(None, "synchronous", "FULL")
+            .map_err(failed("configure"))?;
+        let catalog = Catalog {
+            path: path.to_owned(),
+            connection: Mutex::new(connection),
+        };
+        catalog.write("create tables", |tx| {
+            tx.execute_batch(SCHEMA)?;
+            add_type_column(tx)
+        })?;
+        Ok(catalog)
+    }
+
+    pub(crate) fn failed(&self, action: &'static str) -> impl FnOnce(rusqlite::Error) -> LakeError {
+        let path = self.path.clone();
+        move |source| LakeError::Catalog { action, path, source }
+    }
+
+    /// Takes the connection, rolling back what a panicked holder left open.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Connection> {
+        let guard = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        if !guard.is_autocommit()
+           
+            && let Err(error) = guard.execute_batch("ROLLBACK")
+        {
+            tracing::error!(%error, "cannot roll back an abandoned catalog transaction");
+        }
+        guard
+    }
+
+    fn read<T>(
+        &self,
+        action: &'static str,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, LakeError> {
+        query(&self.lock()).map_err(self.failed(action))
+    }
+
+    fn write<T>(
+        &self,
+        action: &'static str,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, LakeError> {
+        let mut connection = self.lock();
+        let run = |connection: &mut Connection| {
+            let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let value = work(&tx)?;
+            tx.commit()?;
+            Ok(value)
+        };
+        run(&mut connection).map_err(self.failed(action))
+    }
+
+    /// Is the metadata.json the catalog points to for a table.
+    pub(crate) fn pointer(&self, name: &TableName) -> Result<Option<String>, LakeError> {
+        self.read("look up a table", |connection| {
+            connection
+                .prepare_cached(
+                    "SELECT metadata_location FROM iceberg_tables
+                     WHERE catalog_name = ? AND table_namespace = ? AND table_name = ?
+                       AND (iceberg_type = 'TABLE' OR iceberg_type IS NULL)",
+                )?
+                .query_row(params![CATALOG_NAME, name.schema, name.name], |row| row.get(0))
+                .optional()
+                .map(Option::flatten)
+        })
+    }
+
+    pub(crate) fn list(&self) -> Result<Vec<TableName>, LakeError> {
+        self.read("list tables", |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT table_namespace, table_name FROM iceberg_tables
+                 WHERE catalog_name = ? AND (iceberg_type = 'TABLE' OR iceberg_type IS NULL)
+                 ORDER BY table_namespace, table_name",
+            )?;
+            let rows = statement.query_map([CATALOG_NAME], |row| {
+                Ok(TableName::new(row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+            })?;
+            rows.collect()
+        })
+    }
+
+    /// Adds a table and the namespaces above it; `false` if the name is taken.
+    pub(crate) fn insert(&self, name: &TableName, metadata_location: &str) -> Result<bool, LakeError> {
+        self.write("create a table", |tx| {
+            let levels: Vec<&str> = name.schema.split('.').collect();
+            for depth in 1..=levels.len() {
+                tx.execute(
+                    "INSERT OR IGNORE INTO iceberg_namespace_properties VALUES (?, ?, 'exists', 'true')",
+                    params![CATALOG_NAME, levels[..depth].join(".")],
+                )?;
+            }
+            let added = tx.execute(
+                "INSERT OR IGNORE INTO iceberg_tables (catalog_name, table_namespace, table_name,
+                     metadata_location, previous_metadata_location, iceberg_type)
+                 VALUES (?, ?, ?, ?, NULL, 'TABLE')",
+                params![CATALOG_NAME, name.schema, name.name, metadata_location],
+            )?;
+            Ok(added == 1)
+        })
+    }
+
+    pub(crate) fn source_progress(&self, source_id: &str) -> Result<Option<(Lsn, Epoch)>, LakeError> {
+        self.read("read a source's position", |connection| progress_of(connection, source_id))
+    }
+
+    pub(crate) fn advance(&self, source_id: &str, lsn: Lsn, epoch: Epoch) -> Result<(), LakeError> {
+        self.write("advance a source", |tx| advance(tx, source_id, lsn, epoch))
+    }
+
+    /// Is the snapshot that an attempt made in a table, if the attempt was committed.
+    pub(crate) fn committed(&self, table_uuid: &str, attempt_id: &str) -> Result<Option<i64>, LakeError> {
+        self.read("look for a commit", |connection| committed(connection, table_uuid, attempt_id))
+    }
+
+    /// Lists recorded metadata files that expired before `before` and that no table points to.
+    pub(crate) fn expired_metadata(&self, before: UnixMicros) -> Result<Vec<String>, LakeError> {
+        self.read("list expired metadata", |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT metadata_location FROM flow_expired_metadata AS e WHERE expired_at < ?
+                   AND NOT EXISTS (SELECT 1 FROM iceberg_tables AS t
+                     WHERE t.metadata_location = e.metadata_location
+                        OR t.previous_metadata_location = e.metadata_location)
+                 LIMIT 10000",
+            )?;
+            statement.query_map([before], |row| row.get(0))?.collect()
+        })
+    }
+
+    /// Forgets deleted metadata files, and proofs of commits older than `before`.
+    pub(crate) fn forget(&self, deleted: &[String], before: UnixMicros) -> Result<(), LakeError> {
+        self.write("forget deleted metadata", |tx| {
+            let mut statement = tx.prepare_cached("DELETE FROM flow_expired_metadata WHERE metadata_location = ?")?;
+            for location in deleted {
+                statement.execute([location])?;
+            }
+            tx.execute("DELETE FROM flow_commits WHERE committed_at < ?", [before])?;
+            tx.execute("DELETE FROM flow_operations WHERE committed_at < ?", [before])?;
+            Ok(())
+        })
+    }
+}
+
+/// Adds the column that version 1 of the JDBC catalog has and version 0 lacks.
+fn add_type_column(tx: &Transaction<'_>) -> rusqlite::Result<()> {
+    let sql = "SELECT count(*) FROM pragma_table_info('iceberg_tables') WHERE name = 'iceberg_type'";
+    let present: i64 = tx.query_row(sql, [], |row| row.get(0))?;
+    if present == 0 {
+        tx.execute_batch("ALTER TABLE iceberg_tables ADD COLUMN iceberg_type VARCHAR(5)")?;
+    }
+    Ok(())
+}
+
+fn committed(connection: &Connection, table_uuid: &str, attempt_id: &str) -> rusqlite::Result<Option<i64>> {
+    connection
+        .prepare_cached("SELECT snapshot_id FROM flow_commits WHERE table_uuid = ? AND attempt_id = ?")?
+        .query_row([table_uuid, attempt_id], |row| row.get(0))
+        .optional()
+}
+
+fn progress_of(connection: &Connection, source_id: &str) -> rusqlite::Result<Option<(Lsn, Epoch)>> {
+    connection
+        .prepare_cached("SELECT published_lsn, published_epoch FROM flow_sources WHERE source_id = ?")?
+        .query_row([source_id], |row| {
+            let lsn: String = row.get(0)?;
+            let lsn = lsn.parse().map_err(|error| {
+                rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, Box::new(error))
+            })?;
+            Ok((lsn, Epoch(row.get(1)?)))
+        })
+        .optional()
+}
+
+/// Moves a source's position; each of LSN and epoch only grows.
+fn advance(tx: &Transaction<'_>, source_id: &str, lsn: Lsn, epoch: Epoch) -> rusqlite::Result<()> {
+    let (old_lsn, old_epoch) = progress_of(tx, source_id)?.unwrap_or_default();
+    let (lsn, epoch) = (lsn.max(old_lsn), epoch.max(old_epoch));
+    tx.prepare_cached("INSERT OR REPLACE INTO flow_sources VALUES (?, ?, ?)")?
+        .execute(params![source_id, lsn.to_string(), epoch.0])?;
+    Ok(())
+}

@@ -1,10 +1,18 @@
 //! The compare-and-swap that makes snapshots visible, and the look that settles a doubt.
+//!
+//! 1. Each table's metadata.json is there and synced: the seal wrote it, or it is built again from
+//!    the base and the sealed updates.
+//! 2. One SQLite transaction swaps all pointers and records operation and source position.
+//! 3. A base that moved rolls everything back; a COMMIT without an answer is `Unknown`.
 
 use flow_core::{Epoch, Lsn, OperationId, TableName};
 
+use crate::catalog::{Swap, SwapOutcome, SwapRecord};
 use crate::error::LakeError;
-use crate::lake::Lake;
+use crate::lake::{Lake, Shared};
+use crate::metadata::Version;
 use crate::seal::Sealed;
+use crate::{OPERATION_ID, blocking, files, metadata};
 
 /// Is what a commit records beside the tables.
 #[derive(Clone, Debug)]
@@ -59,24 +67,136 @@ pub enum Look {
 impl Lake {
     /// Makes the sealed snapshots visible, all or none, and records the progress with them.
     ///
-    /// An error means that nothing was committed. If the future is dropped, the commit may or may
-    /// not happen: look.
+    /// Sending what is committed already is answered with `Committed`. An error means that nothing
+    /// was committed. If the future is dropped, the commit may or may not happen: look.
     ///
     /// # Errors
     /// Files that could not be written, or a catalog that was busy before it was asked to commit.
     ///
     /// # Durability
     /// On [`CommitOutcome::Committed`] everything is synced.
-    pub async fn commit(&self, _sealed: &[Sealed], _progress: &Progress) -> Result<CommitOutcome, LakeError> {
-        Err(LakeError::broken("not reached"))
+    pub async fn commit(&self, sealed: &[Sealed], progress: &Progress) -> Result<CommitOutcome, LakeError> {
+        let (shared, sealed, progress) = (self.shared.clone(), sealed.to_vec(), progress.clone());
+        blocking::run(move || commit(&shared, &sealed, &progress)).await
     }
 
-    /// Looks for a sealed attempt's marker: a retained snapshot, the table property, or the
-    /// commit's own record in the catalog.
+    /// Looks for a sealed attempt's marker: the commit's own record in the catalog, a retained
+    /// snapshot, or the table property.
     ///
     /// # Errors
     /// [`LakeError::Missing`] if the table is gone; a busy catalog asks for patience.
-    pub async fn look(&self, _sealed: &Sealed) -> Result<Look, LakeError> {
-        Ok(Look::BaseMoved)
+    pub async fn look(&self, sealed: &Sealed) -> Result<Look, LakeError> {
+        let (shared, sealed) = (self.shared.clone(), sealed.clone());
+        blocking::run(move || look(&shared, &sealed)).await
     }
+}
+
+fn commit(shared: &Shared, sealed: &[Sealed], progress: &Progress) -> Result<CommitOutcome, LakeError> {
+    let mut versions = Vec::with_capacity(sealed.len());
+    for one in sealed {
+        match prepare(shared, one)? {
+            Prepared::Ready(version) => versions.push(Some(version)),
+            Prepared::Committed => versions.push(None),
+            Prepared::BaseGone => {
+                return Ok(CommitOutcome::Conflict {
+                    tables: vec![one.table.clone()],
+                });
+            }
+        }
+    }
+    let swaps: Vec<Swap<'_>> = sealed
+        .iter()
+        .zip(&versions)
+        .map(|(one, version)| Swap {
+            table: &one.table,
+            base: &one.base_metadata_location,
+            next: &one.metadata_location,
+            marker: Some((&one.table_uuid, &one.attempt_id, one.snapshot_id)),
+            expired: version.as_ref().map_or(&[], |version| &version.expired),
+        })
+        .collect();
+    let record = SwapRecord {
+        operation_id: progress.operation_id.as_str(),
+        source_id: &progress.source_id,
+        kind: &progress.kind,
+        epoch: progress.epoch,
+        from_lsn: progress.from_lsn,
+        to_lsn: progress.to_lsn,
+        advance: progress.advance,
+    };
+    Ok(match shared.catalog.swap(&swaps, Some(&record), shared.clock.now_us())? {
+        SwapOutcome::Committed => {
+            for one in sealed {
+                shared.versions.retire(&one.base_metadata_location);
+            }
+            CommitOutcome::Committed
+        }
+        SwapOutcome::Conflict(indexes) => CommitOutcome::Conflict {
+            tables: indexes.into_iter().map(|index| sealed[index].table.clone()).collect(),
+        },
+        SwapOutcome::Unknown(error) => CommitOutcome::Unknown { error },
+    })
+}
+
+enum Prepared {
+    /// The metadata file is synced.
+    Ready(Version),
+    /// The attempt is in the catalog already.
+    Committed,
+    /// The base's metadata file is gone, which only happens long after another commit replaced it.
+    BaseGone,
+}
+
+/// Sees to it that the metadata file is there. What this process sealed is; after a restart it is
+/// written again, in one step, because an earlier request may have made it visible meanwhile.
+fn prepare(shared: &Shared, sealed: &Sealed) -> Result<Prepared, LakeError> {
+    if let Some(version) = shared.versions.get(&sealed.metadata_location) {
+        return Ok(Prepared::Ready(version));
+    }
+    if shared.catalog.committed(&sealed.table_uuid, &sealed.attempt_id)?.is_some() {
+        return Ok(Prepared::Committed);
+    }
+    let base_path = files::local_path(&sealed.base_metadata_location);
+    let base = match shared.versions.load(&sealed.base_metadata_location) {
+        Ok(base) => base,
+        Err(_) if !base_path.exists() => return Ok(Prepared::BaseGone),
+        Err(error) => return Err(error),
+    };
+    let (version, _) = metadata::apply(&base, &sealed.base_metadata_location, sealed.updates.clone())
+        .map_err(LakeError::iceberg("rebuild sealed metadata", &sealed.table))?;
+    files::replace(&metadata::to_file(&sealed.metadata_location, &version.metadata)?)?;
+    shared.versions.put(&sealed.metadata_location, version.clone());
+    Ok(Prepared::Ready(version))
+}
+
+fn look(shared: &Shared, sealed: &Sealed) -> Result<Look, LakeError> {
+    if let Some(snapshot_id) = shared.catalog.committed(&sealed.table_uuid, &sealed.attempt_id)? {
+        return Ok(Look::Found { snapshot_id });
+    }
+    let table = shared.require(&sealed.table)?;
+    if table.uuid() != sealed.table_uuid {
+        return Err(LakeError::Missing {
+            table: sealed.table.to_string(),
+        });
+    }
+    let metadata = table.metadata();
+    let marked = metadata.snapshots().find(|snapshot| {
+        let marker = snapshot.summary().additional_properties.get(OPERATION_ID);
+        snapshot.snapshot_id() == sealed.snapshot_id || marker == Some(&sealed.attempt_id)
+    });
+    if let Some(snapshot) = marked {
+        return Ok(Look::Found {
+            snapshot_id: snapshot.snapshot_id(),
+        });
+    }
+    if metadata.properties().get(OPERATION_ID) == Some(&sealed.attempt_id) {
+        return Ok(Look::Found {
+            snapshot_id: sealed.snapshot_id,
+        });
+    }
+    Ok(if table.metadata_location() == sealed.base_metadata_location {
+        Look::BaseUnchanged
+    } else {
+        Look::BaseMoved
+    })
 }

@@ -58,6 +58,12 @@ pub enum LakeError {
         /// Names the table.
         table: String,
     },
+    /// Other programs kept committing to the table.
+    #[error("table {table} changes faster than its properties can be set")]
+    Contended {
+        /// Names the table.
+        table: String,
+    },
     /// The table or its snapshot is of a kind that cannot be honoured exactly.
     #[error("table {table} cannot be used: {reason}")]
     Unsupported {
@@ -180,6 +186,7 @@ impl Remedial for LakeError {
                 NotFound => Remedy::BlockTable,
                 _ => Remedy::Retry,
             },
+            LakeError::Contended { .. } => Remedy::Retry,
             LakeError::Sync { .. } | LakeError::Broken { .. } | LakeError::Json { .. } => Remedy::Crash,
             LakeError::Options { .. } | LakeError::Exists { .. } => Remedy::Reconfigure,
             LakeError::Missing { .. }
@@ -204,6 +211,7 @@ impl Remedial for LakeError {
             LakeError::Arrow { .. } => "F0310",
             LakeError::Json { .. } => "F0311",
             LakeError::Broken { .. } => "F0312",
+            LakeError::Contended { .. } => "F0313",
         })
     }
 }

@@ -1,15 +1,30 @@
 //! The lake: one warehouse directory and one catalog.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use flow_core::clock::Clock;
 use flow_core::{Epoch, Lsn, TableName};
+use iceberg::TableUpdate;
+use uuid::Uuid;
 
+use crate::catalog::{Catalog, Swap, SwapOutcome};
 use crate::error::LakeError;
+use crate::metadata::{self, Versions};
 use crate::table::Table;
+use crate::{blocking, files};
+
+/// Is how long a metadata file stays after it left its table's metadata log, in microseconds.
+const EXPIRED_METADATA_US: i64 = 3600 * 1_000_000;
+
+/// Is how long the catalog keeps proofs of commits, in microseconds: far longer than any operation
+/// stays unresolved.
+const PROOF_US: i64 = 7 * 24 * 3600 * 1_000_000;
+
+/// Counts the tries of a property change against tables that others commit to.
+const PROPERTY_TRIES: usize = 20;
 
 /// Says where the lake is and how much history it keeps.
 #[derive(Clone, Debug)]
@@ -50,6 +65,45 @@ pub struct Lake {
 pub(crate) struct Shared {
     pub(crate) options: LakeOptions,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) catalog: Catalog,
+    pub(crate) versions: Versions,
+}
+
+impl Shared {
+    /// Reads the table the catalog points to. Blocks.
+    pub(crate) fn load(&self, name: &TableName) -> Result<Option<Table>, LakeError> {
+        let Some(location) = self.catalog.pointer(name)? else {
+            return Ok(None);
+        };
+        let version = self.versions.load(&location)?;
+        Ok(Some(Table {
+            name: Arc::new(name.clone()),
+            metadata_location: location.into(),
+            version,
+        }))
+    }
+
+    /// Reads a table that must be there. Blocks.
+    pub(crate) fn require(&self, name: &TableName) -> Result<Table, LakeError> {
+        self.load(name)?.ok_or_else(|| LakeError::Missing {
+            table: name.to_string(),
+        })
+    }
+}
+
+/// Makes the warehouse and gives its absolute path.
+fn make_warehouse(path: &Path) -> Result<PathBuf, LakeError> {
+    files::make_dirs(path)?;
+    let path = path
+        .canonicalize()
+        .map_err(|e| LakeError::file("resolve", path, e))?;
+    match path.to_str() {
+        Some(_) => Ok(path),
+        None => Err(LakeError::Options {
+            field: "catalog.warehouse",
+            reason: "its path is not UTF-8, which Iceberg metadata must be".to_owned(),
+        }),
+    }
 }
 
 impl Lake {
@@ -60,17 +114,43 @@ impl Lake {
     /// setting; a busy catalog asks for patience.
     ///
     /// # Durability
-    /// New directories and the catalog file are synced, up to the first directory that existed.
-    pub fn open(options: LakeOptions, clock: Arc<dyn Clock>) -> Result<Lake, LakeError> {
-        Ok(Lake { shared: Arc::new(Shared { options, clock }) })
+    /// New directories and the catalog file are synced, with all directories above them.
+    pub fn open(mut options: LakeOptions, clock: Arc<dyn Clock>) -> Result<Lake, LakeError> {
+        options.warehouse = make_warehouse(&options.warehouse)?;
+        let parent = match options.catalog_path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        files::make_dirs(&parent)?;
+        let catalog = Catalog::open(&options.catalog_path)?;
+        files::sync_dir(&parent)?;
+        Ok(Lake {
+            shared: Arc::new(Shared {
+                options,
+                clock,
+                catalog,
+                versions: Versions::default(),
+            }),
+        })
+    }
+
+    /// Is the warehouse directory, absolute.
+    pub fn warehouse(&self) -> &Path {
+        &self.shared.options.warehouse
+    }
+
+    /// Is the SQLite file.
+    pub fn catalog_path(&self) -> &Path {
+        &self.shared.options.catalog_path
     }
 
     /// Looks a table up; `None` if the catalog has no such table.
     ///
     /// # Errors
     /// A busy catalog asks for patience; unreadable metadata blocks the table.
-    pub async fn load(&self, _name: &TableName) -> Result<Option<Table>, LakeError> {
-        Ok(None)
+    pub async fn load(&self, name: &TableName) -> Result<Option<Table>, LakeError> {
+        let (shared, name) = (self.shared.clone(), name.clone());
+        blocking::run(move || shared.load(&name)).await
     }
 
     /// Lists all tables of the catalog, in name order.
@@ -78,15 +158,17 @@ impl Lake {
     /// # Errors
     /// A busy catalog asks for patience.
     pub async fn list(&self) -> Result<Vec<TableName>, LakeError> {
-        Ok(Vec::new())
+        let shared = self.shared.clone();
+        blocking::run(move || shared.catalog.list()).await
     }
 
     /// Is the published position of a source, and its epoch.
     ///
     /// # Errors
     /// A busy catalog asks for patience.
-    pub async fn source_progress(&self, _source_id: &str) -> Result<Option<(Lsn, Epoch)>, LakeError> {
-        Ok(None)
+    pub async fn source_progress(&self, source_id: &str) -> Result<Option<(Lsn, Epoch)>, LakeError> {
+        let (shared, source_id) = (self.shared.clone(), source_id.to_owned());
+        blocking::run(move || shared.catalog.source_progress(&source_id)).await
     }
 
     /// Moves a source's published position without a commit; never back.
@@ -96,30 +178,93 @@ impl Lake {
     ///
     /// # Durability
     /// Synced when it returns.
-    pub async fn advance_source(&self, _source_id: &str, _lsn: Lsn, _epoch: Epoch) -> Result<(), LakeError> {
-        Ok(())
+    pub async fn advance_source(&self, source_id: &str, lsn: Lsn, epoch: Epoch) -> Result<(), LakeError> {
+        let (shared, source_id) = (self.shared.clone(), source_id.to_owned());
+        blocking::run(move || shared.catalog.advance(&source_id, lsn, epoch)).await
     }
 
     /// Sets table properties by a compare-and-swap of their own, retried while others commit.
     ///
-    /// An empty value removes nothing; it is set as it is.
-    ///
     /// # Errors
-    /// [`LakeError::Missing`] if the table is gone.
+    /// [`LakeError::Missing`] if the table is gone; a busy catalog asks for patience.
     ///
     /// # Durability
     /// Synced when it returns.
-    pub async fn set_properties(&self, _name: &TableName, _properties: BTreeMap<String, String>) -> Result<Table, LakeError> {
-        Err(LakeError::broken("not reached"))
+    pub async fn set_properties(
+        &self,
+        name: &TableName,
+        properties: BTreeMap<String, String>,
+    ) -> Result<Table, LakeError> {
+        let (shared, name) = (self.shared.clone(), name.clone());
+        blocking::run(move || set_properties(&shared, &name, &properties)).await
     }
 
     /// Deletes metadata.json files that left their table's metadata log more than an hour ago.
     ///
-    /// Only files recorded by the commit that dropped them are touched. Gives their number.
+    /// Only files recorded by the commit that dropped them are touched. Gives their number. Also
+    /// forgets proofs of commits older than a week.
     ///
     /// # Errors
     /// A busy catalog or file system asks for patience; what was not deleted stays recorded.
     pub async fn clean_metadata(&self) -> Result<usize, LakeError> {
-        Ok(0)
+        let shared = self.shared.clone();
+        blocking::run(move || {
+            let now = shared.clock.now_us();
+            let locations = shared.catalog.expired_metadata(now - EXPIRED_METADATA_US)?;
+            for location in &locations {
+                files::delete(&files::local_path(location))?;
+                shared.versions.retire(location);
+            }
+            shared.catalog.forget(&locations, now - PROOF_US)?;
+            Ok(locations.len())
+        })
+        .await
     }
+}
+
+fn set_properties(
+    shared: &Shared,
+    name: &TableName,
+    properties: &BTreeMap<String, String>,
+) -> Result<Table, LakeError> {
+    for _ in 0..PROPERTY_TRIES {
+        let table = shared.require(name)?;
+        let same = |(key, value): (&String, &String)| table.metadata().properties().get(key) == Some(value);
+        if properties.iter().all(same) {
+            return Ok(table);
+        }
+        let update = TableUpdate::SetProperties {
+            updates: properties.clone().into_iter().collect(),
+        };
+        let base = table.metadata_location();
+        let (version, _) = metadata::apply(&table.version, base, [update])
+            .map_err(LakeError::iceberg("set properties", name))?;
+        let next = metadata::next_location(table.location(), base, Uuid::new_v4());
+        files::write_together(&[metadata::to_file(&next, &version.metadata)?])?;
+        let swap = Swap {
+            table: name,
+            base,
+            next: &next,
+            marker: None,
+            expired: &version.expired,
+        };
+        match shared.catalog.swap(&[swap], None, shared.clock.now_us())? {
+            SwapOutcome::Committed => {
+                shared.versions.put(&next, version.clone());
+                shared.versions.retire(base);
+                return Ok(Table {
+                    version,
+                    metadata_location: next.into(),
+                    name: table.name,
+                });
+            }
+            SwapOutcome::Conflict(_) => {}
+            // Properties are set to fixed values, so trying again after a commit that may have
+            // happened is harmless; the caller decides.
+            SwapOutcome::Unknown(error) => return Err(error),
+        }
+    }
+    Err(LakeError::Contended {
+        table: name.to_string(),
+    })
 }

@@ -17,6 +17,7 @@ mod commit;
 mod create;
 mod error;
 mod files;
+mod history;
 mod lake;
 mod metadata;
 mod read;
