@@ -1,1 +1,266 @@
-//! To be filled.
+//! Whether a SELECT has one result, and what is added so that it has.
+//!
+//! 1. [`check`] walks a plan whose types are resolved and names what it refuses.
+//! 2. [`order::complete`] appends the sort columns that a total order misses, and says so.
+//!
+//! A finding has no place of its own, since plans have none: it holds the words to look for in the
+//! SQL.
+
+pub(crate) mod order;
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::expr::InSubquery;
+use datafusion::logical_expr::utils::{merge_schema, split_conjunction};
+use datafusion::logical_expr::{
+    Aggregate, Expr, ExprSchemable, FetchType, LogicalPlan, Subquery, Volatility, WindowFunctionDefinition,
+};
+
+/// Is something that is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    /// Is a stable code in capitals.
+    pub(crate) code: &'static str,
+    /// Says what and why, and what to write instead.
+    pub(crate) message: String,
+    /// Holds words of the SQL, the first that occurs is where it stands.
+    pub(crate) words: Vec<String>,
+}
+
+impl Finding {
+    fn new(code: &'static str, words: &[&str], message: impl Into<String>) -> Finding {
+        Finding {
+            code,
+            message: message.into(),
+            words: words.iter().map(|word| (*word).to_owned()).collect(),
+        }
+    }
+}
+
+/// Are the aggregates whose result does not depend on order, beside those of [`crate::aggregates`].
+const UNORDERED_AGGREGATES: [&str; 9] = [
+    "count", "min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor", "grouping",
+];
+
+/// Are the aggregates that depend on order, and are given a total one.
+pub(crate) const ORDERED_AGGREGATES: [&str; 5] = ["array_agg", "string_agg", "first_value", "last_value", "nth_value"];
+
+const WINDOW_FUNCTIONS: [&str; 11] = [
+    "row_number",
+    "rank",
+    "dense_rank",
+    "percent_rank",
+    "cume_dist",
+    "ntile",
+    "lag",
+    "lead",
+    "first_value",
+    "last_value",
+    "nth_value",
+];
+
+/// Names everything in a plan whose types are resolved that has no one result, or that the engine
+/// is known to compute wrongly.
+pub(crate) fn check(plan: &LogicalPlan) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        check_node(node, &mut findings)?;
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    findings.dedup();
+    Ok(findings)
+}
+
+fn check_node(node: &LogicalPlan, findings: &mut Vec<Finding>) -> Result<()> {
+    match node {
+        LogicalPlan::Projection(_)
+        | LogicalPlan::Window(_)
+        | LogicalPlan::Aggregate(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Join(_)
+        | LogicalPlan::Union(_)
+        | LogicalPlan::TableScan(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::Unnest(_)
+        | LogicalPlan::Distinct(_) => {}
+        LogicalPlan::Filter(filter) => {
+            for part in split_conjunction(&filter.predicate) {
+                check_filter_part(part, node, findings)?;
+            }
+            return Ok(());
+        }
+        other => findings.push(Finding::new(
+            "OPERATOR_NOT_SUPPORTED",
+            &[],
+            format!("operator {} is refused in a definition", other.display()),
+        )),
+    }
+    node.apply_expressions(|expr| {
+        check_expression(expr, node, findings)?;
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
+}
+
+/// Looks at one condition of a WHERE, where subqueries become joins.
+fn check_filter_part(part: &Expr, node: &LogicalPlan, findings: &mut Vec<Finding>) -> Result<()> {
+    let (subquery, negated) = match part {
+        Expr::InSubquery(subquery) => (subquery, subquery.negated),
+        Expr::Not(inner) => match inner.as_ref() {
+            Expr::InSubquery(subquery) => (subquery, !subquery.negated),
+            _ => return check_expression(part, node, findings),
+        },
+        _ => return check_expression(part, node, findings),
+    };
+    if negated && !subquery.subquery.outer_ref_columns.is_empty() {
+        findings.push(Finding::new(
+            "CORRELATED_NOT_IN",
+            &["NOT", "IN"],
+            "NOT IN over a subquery that uses columns of the outer query is refused, because the engine gets its NULLs \
+             wrong: write NOT EXISTS",
+        ));
+    }
+    check_in_subquery(subquery, node, findings)?;
+    check_expression(&subquery.expr, node, findings)
+}
+
+fn check_in_subquery(subquery: &InSubquery, node: &LogicalPlan, findings: &mut Vec<Finding>) -> Result<()> {
+    let schema = merge_schema(&node.inputs());
+    if subquery.expr.get_type(&schema)?.is_nested() {
+        findings.push(Finding::new(
+            "ROW_IN_SUBQUERY",
+            &["IN"],
+            "IN over several columns is refused: write EXISTS with one condition a column",
+        ));
+    }
+    check_correlated(&subquery.subquery, findings);
+    Ok(())
+}
+
+/// Refuses what the engine pulls out of a correlated subquery wrongly.
+fn check_correlated(subquery: &Subquery, findings: &mut Vec<Finding>) {
+    if subquery.outer_ref_columns.is_empty() {
+        return;
+    }
+    let limited = subquery
+        .subquery
+        .exists(|node| {
+            Ok(matches!(
+                node,
+                LogicalPlan::Limit(_) | LogicalPlan::Window(_) | LogicalPlan::Union(_)
+            ))
+        })
+        .unwrap_or(true);
+    if limited {
+        findings.push(Finding::new(
+            "CORRELATED_SUBQUERY",
+            &["LIMIT", "OVER", "UNION"],
+            "LIMIT, window functions and UNION in a subquery that uses columns of the outer query are refused: join instead",
+        ));
+    }
+}
+
+fn check_expression(expr: &Expr, node: &LogicalPlan, findings: &mut Vec<Finding>) -> Result<()> {
+    expr.apply(|expr| {
+        match expr {
+            Expr::ScalarFunction(function) if function.func.signature().volatility != Volatility::Immutable => {
+                let mut words = vec![function.name().to_owned()];
+                words.extend(function.func.aliases().iter().cloned());
+                findings.push(Finding {
+                    code: "NON_DETERMINISTIC_FUNCTION",
+                    message: format!(
+                        "function {}() is refused: its value is not a function of the input rows",
+                        function.name()
+                    ),
+                    words,
+                });
+            }
+            Expr::AggregateFunction(function) => check_aggregate(function.func.name(), expr, node, findings)?,
+            Expr::WindowFunction(window) => match &window.fun {
+                WindowFunctionDefinition::AggregateUDF(function) => {
+                    check_aggregate(function.name(), expr, node, findings)?;
+                }
+                WindowFunctionDefinition::WindowUDF(function) if !WINDOW_FUNCTIONS.contains(&function.name()) => {
+                    let message = format!("window function {} is refused: its result may depend on order", function.name());
+                    findings.push(Finding::new("NON_DETERMINISTIC_WINDOW", &[function.name()], message));
+                }
+                WindowFunctionDefinition::WindowUDF(_) => {}
+            },
+            Expr::InSubquery(subquery) => {
+                findings.push(Finding::new(
+                    "IN_SUBQUERY_POSITION",
+                    &["IN"],
+                    "IN over a subquery is refused here, because the engine gets its NULLs wrong outside a condition \
+                     of WHERE that stands alone or in AND: write EXISTS, or join",
+                ));
+                check_in_subquery(subquery, node, findings)?;
+            }
+            Expr::Exists(exists) => check_correlated(&exists.subquery, findings),
+            Expr::ScalarSubquery(subquery) => {
+                check_correlated(subquery, findings);
+                if !gives_one_row(&subquery.subquery) {
+                    findings.push(Finding::new(
+                        "SCALAR_SUBQUERY_MANY_ROWS",
+                        &["SELECT"],
+                        "a subquery that stands for one value must be an aggregate without GROUP BY and HAVING, or have LIMIT 1",
+                    ));
+                }
+            }
+            Expr::SetComparison(_) => findings.push(Finding::new(
+                "SET_COMPARISON",
+                &["ANY", "ALL", "SOME"],
+                "ANY and ALL over a subquery are refused: use IN, EXISTS or MIN and MAX",
+            )),
+            Expr::Placeholder(_) | Expr::ScalarVariable(_, _) => findings.push(Finding::new(
+                "PARAMETER",
+                &[],
+                "parameters and variables have no value in a definition",
+            )),
+            _ => {}
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
+}
+
+fn check_aggregate(name: &str, expr: &Expr, node: &LogicalPlan, findings: &mut Vec<Finding>) -> Result<()> {
+    if UNORDERED_AGGREGATES.contains(&name) || ORDERED_AGGREGATES.contains(&name) {
+        return Ok(());
+    }
+    let arguments = match expr {
+        Expr::AggregateFunction(function) => &function.params.args,
+        Expr::WindowFunction(window) => &window.params.args,
+        _ => return Ok(()),
+    };
+    let schema = merge_schema(&node.inputs());
+    if let [argument] = &arguments[..] {
+        let (argument, result) = (argument.get_type(&schema)?, expr.get_type(&schema)?);
+        if crate::aggregates::replacement(name, &argument, &result).is_some() {
+            return Ok(());
+        }
+    }
+    findings.push(Finding::new(
+        "AGGREGATE_NOT_EXACT",
+        &[name],
+        format!("aggregate {name} is refused: its result may depend on the order of rows or overflow unseen"),
+    ));
+    Ok(())
+}
+
+/// Says whether a subquery surely gives at most one row.
+fn gives_one_row(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => gives_one_row(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => gives_one_row(&alias.input),
+        LogicalPlan::Sort(sort) => gives_one_row(&sort.input),
+        LogicalPlan::Aggregate(Aggregate { group_expr, .. }) => group_expr.is_empty(),
+        LogicalPlan::Limit(limit) => matches!(limit.get_fetch_type(), Ok(FetchType::Literal(Some(0 | 1)))),
+        LogicalPlan::EmptyRelation(_) => true,
+        LogicalPlan::Values(values) => values.values.len() <= 1,
+        _ => false,
+    }
+}

@@ -1,7 +1,12 @@
 //! Why a refresh or a query gave no result.
 
+use arrow_schema::ArrowError;
+use datafusion::common::DataFusionError;
 use flow_core::lake::LakeReadError;
 use flow_core::{Remedial, Remedy};
+
+use crate::checked::Inexact;
+use crate::session::cause;
 
 /// Says why a refresh or a query gave no result. Nothing was written.
 #[derive(Debug, thiserror::Error)]
@@ -81,4 +86,70 @@ impl Remedial for RefreshError {
             RefreshError::Refused { .. } => Some("F0424"),
         }
     }
+}
+
+impl RefreshError {
+    /// Tells what an engine's error means, without the row values its text may hold.
+    pub(crate) fn from_engine(table: &str, limit_bytes: usize, error: &DataFusionError) -> RefreshError {
+        let table = table.to_owned();
+        if let Some(read) = cause::<LakeReadError>(error) {
+            let source = LakeReadError {
+                action: read.action,
+                table: read.table.clone(),
+                remedy: read.remedy,
+                source: read.source.to_string().into(),
+            };
+            return RefreshError::Read { table, source };
+        }
+        if let DataFusionError::ResourcesExhausted(_) = error.find_root() {
+            return RefreshError::Memory { table, limit_bytes };
+        }
+        let message = match (cause::<Inexact>(error), cause::<ArrowError>(error)) {
+            (Some(Inexact(message)), _) => message.clone(),
+            (None, Some(error)) => arrow_message(error),
+            (None, None) => without_values(&error.find_root().strip_backtrace()),
+        };
+        RefreshError::Compute { table, message }
+    }
+}
+
+fn arrow_message(error: &ArrowError) -> String {
+    match error {
+        ArrowError::DivideByZero => "division by zero".to_owned(),
+        ArrowError::ArithmeticOverflow(_) => "integer or decimal overflow".to_owned(),
+        ArrowError::CastError(message) | ArrowError::ParseError(message) => {
+            let target = [" to type ", " to value of ", " of type "]
+                .iter()
+                .find_map(|before| message.rsplit_once(before));
+            match target.and_then(|(_, target)| target.split_whitespace().next()) {
+                Some(target) => format!("a value does not fit the type it is cast to, {target}"),
+                None => "a value does not fit the type it is cast to".to_owned(),
+            }
+        }
+        other => without_values(&other.to_string()),
+    }
+}
+
+/// Takes numbers and quoted texts out of a message: they may be values of rows.
+fn without_values(message: &str) -> String {
+    let mut out = String::new();
+    let mut quoted = false;
+    for c in message.lines().next().unwrap_or_default().chars() {
+        match c {
+            '\'' | '"' => {
+                quoted = !quoted;
+                if quoted {
+                    out.push('…');
+                }
+            }
+            _ if quoted => {}
+            '0'..='9' => {
+                if !out.ends_with('…') {
+                    out.push('…');
+                }
+            }
+            _ => out.push(c),
+        }
+    }
+    out
 }

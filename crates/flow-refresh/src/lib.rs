@@ -16,6 +16,7 @@
 
 mod aggregates;
 mod checked;
+mod compile;
 mod cut;
 mod definition;
 mod determinism;

@@ -1,15 +1,37 @@
 //! Which tables a definition reads, in which order tables refresh, and how.
+//!
+//! 1. [`graph::arrange`] finds duplicates and cycles and orders the rest.
+//! 2. Each definition is compiled over its inputs' columns: those planned before it, else those the
+//!    catalog has, else those the configuration declares.
+//! 3. What it gives becomes the table's columns.
+//!
+//! A problem stops its own definition and those that read it, and no other.
+
+mod graph;
+mod show;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow_schema::SchemaRef;
+use std::sync::atomic::AtomicU64;
+
+use arrow_schema::{Schema, SchemaRef};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::sqlparser::ast::Query;
+use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use flow_core::lake::SnapshotReader;
-use flow_core::{TableName, TableSchema};
+use flow_core::{ColumnType, TableName, TableSchema};
 use serde::Serialize;
 
-use crate::definition::{Definition, Lag, Problem};
+use crate::compile;
+use crate::definition::{Definition, Lag, Problem, RequestedMode};
+use crate::output::{column_type, table_schema};
+use crate::parse::Fault;
+use crate::parse::tokens::{self, Place, find_word};
+use crate::select::{self, Reference};
+use crate::session;
+use crate::source::{SnapshotTable, plain_schema};
 
 /// Says how a dynamic table is refreshed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -17,6 +39,15 @@ use crate::definition::{Definition, Lag, Problem};
 pub enum Mode {
     /// Every refresh computes the whole table and writes what differs.
     Full,
+}
+
+impl Mode {
+    /// Is the name in `_flow_refresh_mode`, `flow.refresh-mode` and `plan`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Mode::Full => "FULL",
+        }
+    }
 }
 
 /// Says why a table has its mode.
@@ -59,6 +90,8 @@ pub struct PlannedTable {
     pub notes: Vec<String>,
     /// Is 0 for a table that reads no other dynamic table, else one more than its deepest input's.
     pub level: usize,
+    /// Holds the columns of each input that the SQL may name.
+    pub(crate) input_schemas: BTreeMap<TableName, SchemaRef>,
 }
 
 /// Holds every dynamic table that can be refreshed, and what is wrong with the others.
@@ -70,16 +103,34 @@ pub struct Plan {
     pub problems: Vec<Problem>,
 }
 
-impl Plan {
-    /// Shows the graph as text, one table a line, inputs indented below it.
-    pub fn dag_text(&self) -> String {
-        String::new()
-    }
+/// Is a definition with its syntax tree and the tables it names.
+pub(crate) struct Parsed<'a> {
+    definition: &'a Definition,
+    tokens: Vec<TokenWithSpan>,
+    query: Box<Query>,
+    references: Vec<Reference>,
+}
 
-    /// Is the output of `plan --json`.
-    pub fn to_json(&self) -> serde_json::Value {
-        serde_json::Value::Null
+impl Parsed<'_> {
+    fn read(definition: &Definition) -> Result<Parsed<'_>, Problem> {
+        let problem = |fault: Fault| problem(definition, fault);
+        let (tokens, fault) = tokens::read(&definition.sql);
+        if let Some(fault) = fault {
+            return Err(problem(fault));
+        }
+        let mut query = select::parse_tokens(&tokens).map_err(problem)?;
+        let references = select::resolve(&mut query).map_err(problem)?;
+        Ok(Parsed {
+            definition,
+            tokens,
+            query,
+            references,
+        })
     }
+}
+
+fn problem(definition: &Definition, fault: Fault) -> Problem {
+    definition.problem((fault.place.line, fault.place.column), fault.code, fault.message)
 }
 
 /// Plans all definitions against the tables of the catalog and those that the configuration
@@ -91,6 +142,194 @@ pub async fn plan(
     reader: &Arc<dyn SnapshotReader>,
     declared: &BTreeMap<TableName, SchemaRef>,
 ) -> Plan {
-    let _ = (definitions, reader, declared);
-    Plan::default()
+    let mut plan = Plan::default();
+    let mut parsed = Vec::new();
+    for definition in definitions {
+        match Parsed::read(definition) {
+            Ok(definition) => parsed.push(definition),
+            Err(problem) => plan.problems.push(problem),
+        }
+    }
+    let names: Vec<TableName> = definitions.iter().map(|definition| definition.name.clone()).collect();
+    let arranged = graph::arrange(parsed, declared, &mut plan.problems);
+    for definition in arranged {
+        match plan_one(&definition, &plan.tables, &names, reader, declared).await {
+            Ok(table) => plan.tables.push(table),
+            Err(mut problems) => plan.problems.append(&mut problems),
+        }
+    }
+    note_unread_downstream(&mut plan);
+    plan.problems
+        .sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
+    plan
+}
+
+/// Says where `LAG = DOWNSTREAM` has nothing downstream.
+fn note_unread_downstream(plan: &mut Plan) {
+    let read: Vec<TableName> = plan.tables.iter().flat_map(|table| table.inputs.clone()).collect();
+    for table in &mut plan.tables {
+        if table.lag == Lag::Downstream && !read.contains(&table.name) {
+            let note = "LAG = DOWNSTREAM: no dynamic table reads this one, so it refreshes only on command";
+            table.notes.push(note.to_owned());
+        }
+    }
+}
+
+/// Takes the lineage columns of a stored dynamic table away: they are no input.
+pub(crate) fn user_schema(schema: &Schema) -> SchemaRef {
+    let plain = plain_schema(schema);
+    let user = plain
+        .fields()
+        .iter()
+        .filter(|field| !field.name().starts_with("_flow_"));
+    Arc::new(Schema::new(user.cloned().collect::<Vec<_>>()))
+}
+
+/// Finds the columns of each input.
+async fn input_schemas(
+    parsed: &Parsed<'_>,
+    planned: &[PlannedTable],
+    names: &[TableName],
+    reader: &Arc<dyn SnapshotReader>,
+    declared: &BTreeMap<TableName, SchemaRef>,
+) -> Result<BTreeMap<TableName, SchemaRef>, Vec<Problem>> {
+    let mut schemas = BTreeMap::new();
+    let mut problems = Vec::new();
+    for Reference { name, place } in &parsed.references {
+        let mut fail = |code, message| {
+            problems.push(problem(parsed.definition, Fault::new(*place, code, message)));
+        };
+        if let Some(table) = planned.iter().find(|table| table.name == *name) {
+            let arrow = flow_core::arrow::arrow_schema(&table.output);
+            schemas.insert(name.clone(), user_schema(&arrow));
+        } else if names.contains(name) {
+            fail("F0406", format!("input {name} cannot be planned itself"));
+        } else {
+            match (reader.load(name).await, declared.get(name)) {
+                (Ok(Some(table)), _) => {
+                    schemas.insert(name.clone(), user_schema(&table.schema));
+                }
+                (_, Some(schema)) => {
+                    schemas.insert(name.clone(), user_schema(schema));
+                }
+                (Ok(None), None) => fail("F0404", format!("unknown table {name}")),
+                (Err(error), None) => fail("F0407", format!("input {name} cannot be looked up: {error}")),
+            }
+        }
+    }
+    if problems.is_empty() {
+        Ok(schemas)
+    } else {
+        Err(problems)
+    }
+}
+
+async fn plan_one(
+    parsed: &Parsed<'_>,
+    planned: &[PlannedTable],
+    names: &[TableName],
+    reader: &Arc<dyn SnapshotReader>,
+    declared: &BTreeMap<TableName, SchemaRef>,
+) -> Result<PlannedTable, Vec<Problem>> {
+    let definition = parsed.definition;
+    let schemas = input_schemas(parsed, planned, names, reader, declared).await?;
+    let tables = schemas.iter().map(|(name, schema)| SnapshotTable {
+        name: name.clone(),
+        schema: schema.clone(),
+        stored: schema.clone(),
+        snapshot_id: None,
+        reader: reader.clone(),
+        rows_read: Arc::new(AtomicU64::new(0)),
+    });
+    let failed = |error: &datafusion::common::DataFusionError| {
+        vec![problem(definition, compile::fault(error, "F0409", &parsed.tokens))]
+    };
+    let session = session::open(tables, 0, session::PLANNING_MEMORY_BYTES).map_err(|error| failed(&error))?;
+    let state = session.state();
+    let compiled = compile::definition(&state, parsed.query.as_ref().clone())
+        .await
+        .map_err(|error| failed(&error))?;
+    if !compiled.findings.is_empty() {
+        let refused = compiled.findings.iter().map(|finding| {
+            let place = compile::place(finding, &parsed.tokens);
+            let message = format!("{} ({})", finding.message, finding.code);
+            problem(definition, Fault::new(place, "F0410", message))
+        });
+        return Err(refused.collect());
+    }
+    let columns = output_columns(&compiled.plan).map_err(|(message, column)| {
+        let place = column.and_then(|column| find_word(&parsed.tokens, &[&column]));
+        let place = place.unwrap_or(Place::START);
+        vec![problem(definition, Fault::new(place, "F0411", message))]
+    })?;
+    // The engine meets some of what it cannot do only here.
+    state
+        .create_physical_plan(&compiled.plan)
+        .await
+        .map_err(|error| failed(&error))?;
+
+    let inputs: Vec<TableName> = parsed
+        .references
+        .iter()
+        .map(|reference| reference.name.clone())
+        .collect();
+    let above = planned.iter().filter(|table| inputs.contains(&table.name));
+    Ok(PlannedTable {
+        name: definition.name.clone(),
+        level: above.map(|table| table.level + 1).max().unwrap_or(0),
+        inputs,
+        mode: Mode::Full,
+        reasons: vec![reason(definition)],
+        user_columns: columns.len(),
+        output: table_schema(columns),
+        lag: definition.lag,
+        query_hash: definition.query_hash.clone(),
+        definition: definition.clone(),
+        notes: compiled.notes,
+        input_schemas: schemas,
+    })
+}
+
+fn reason(definition: &Definition) -> Reason {
+    let (code, operator) = match definition.mode {
+        RequestedMode::Full => ("REQUESTED", "REFRESH_MODE = FULL"),
+        RequestedMode::Auto => ("INCREMENTAL_NOT_BUILT", "REFRESH_MODE = AUTO"),
+    };
+    Reason {
+        code,
+        operator: operator.to_owned(),
+        file: definition.file.clone(),
+        line: definition.line,
+        column: definition.column,
+    }
+}
+
+/// Maps the columns of a plan; an error names the column where there is one.
+pub(crate) fn output_columns(plan: &LogicalPlan) -> Result<Vec<(String, ColumnType)>, (String, Option<String>)> {
+    let mut columns: Vec<(String, ColumnType)> = Vec::new();
+    for field in plan.schema().fields() {
+        let name = field.name().clone();
+        if columns.iter().any(|(known, _)| *known == name) {
+            let message = format!("column '{name}' stands twice: give one of them another name with AS");
+            return Err((message, Some(name)));
+        }
+        if name.to_lowercase().starts_with("_flow_") {
+            let message = format!("column '{name}': names that begin with _flow_ are reserved");
+            return Err((message, Some(name)));
+        }
+        match column_type(field.data_type()) {
+            Ok(column_type) => columns.push((name, column_type)),
+            Err(remedy) => {
+                let message = format!(
+                    "column '{name}' has type {}, which no column can hold: {remedy}",
+                    field.data_type()
+                );
+                return Err((message, Some(name)));
+            }
+        }
+    }
+    if columns.is_empty() {
+        return Err(("a table needs at least one column".to_owned(), None));
+    }
+    Ok(columns)
 }

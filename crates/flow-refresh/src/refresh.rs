@@ -1,13 +1,30 @@
 //! One full refresh: compute, compare, hand back what differs.
+//!
+//! 1. The SELECT is compiled over the input snapshots, with the columns the plan was made for.
+//! 2. Its result streams into [`Difference`], then the stored rows do.
+//! 3. What found no twin on the other side is the refresh's change.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow_schema::{Schema, SchemaRef};
+use datafusion::common::DataFusionError;
+use datafusion::physical_plan::execute_stream;
 use flow_core::TableName;
 use flow_core::lake::SnapshotReader;
+use futures::StreamExt;
 
+use crate::compile;
+use crate::difference::Difference;
 use crate::error::RefreshError;
-use crate::plan::PlannedTable;
+use crate::output::{LINEAGE_COLUMNS, schema_difference};
+use crate::parse::tokens;
+use crate::plan::{Mode, PlannedTable, output_columns};
+use crate::select;
+use crate::session;
+use crate::source::SnapshotTable;
 
 /// Says which snapshot of an input a refresh reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +67,8 @@ pub struct RefreshOutput {
 /// Computes a table over its inputs and compares it with what is stored.
 ///
 /// `stored` is the dynamic table's own snapshot; `None` where it has none yet. Rows whose user
-/// columns did not change appear in neither result, so they keep their lineage values.
+/// columns did not change appear in neither result, so they keep their lineage values. An input
+/// that `inputs` does not name is read as a table without rows.
 ///
 /// # Errors
 /// BlockTable: a value that cannot be computed exactly, too little memory, other columns.
@@ -62,9 +80,174 @@ pub async fn refresh_full(
     reader: Arc<dyn SnapshotReader>,
     context: &RefreshContext,
 ) -> Result<RefreshOutput, RefreshError> {
-    let _ = (inputs, stored, reader, context);
-    Err(RefreshError::Plan {
-        table: table.name.to_string(),
-        message: "not built".into(),
+    let name = table.name.to_string();
+    let engine = |error: DataFusionError| RefreshError::from_engine(&name, context.memory_bytes, &error);
+    let rows_read = Arc::new(AtomicU64::new(0));
+    let tables = open_inputs(table, inputs, &reader, &rows_read).await?;
+    let session = session::open(tables, context.partitions, context.memory_bytes).map_err(engine)?;
+    let state = session.state();
+    let plan = compile_again(table, &state, context.memory_bytes).await?;
+    let physical = state.create_physical_plan(&plan).await.map_err(engine)?;
+
+    let arrow = flow_core::arrow::arrow_schema(&table.output);
+    let user: SchemaRef = Arc::new(Schema::new(arrow.fields()[..table.user_columns].to_vec()));
+    let mut difference = Difference::new(user, &state.runtime_env().memory_pool).map_err(engine)?;
+    let mut batches = execute_stream(physical, state.task_ctx()).map_err(engine)?;
+    while let Some(batch) = batches.next().await {
+        difference.computed(&batch.map_err(engine)?).map_err(engine)?;
+    }
+    drop(batches);
+    if let Some(snapshot_id) = stored {
+        let compared = compare_stored(table, snapshot_id, &reader, &mut difference, context).await?;
+        rows_read.fetch_add(compared, Ordering::Relaxed);
+    }
+    let (inserted, deleted) = difference.finish().map_err(engine)?;
+    let first_input = table.inputs.first().and_then(|first| {
+        let input = inputs.iter().find(|input| input.name == *first);
+        input.and_then(|input| input.snapshot_id)
+    });
+    let batches = inserted.into_iter().map(|columns| {
+        let columns = with_lineage(columns, table.mode, first_input, context);
+        RecordBatch::try_new(arrow.clone(), columns).map_err(|error| engine(error.into()))
+    });
+    let inserted = batches.collect::<Result<Vec<_>, _>>()?;
+    Ok(RefreshOutput {
+        rows_read: rows_read.load(Ordering::Relaxed),
+        rows_inserted: inserted.iter().map(|batch| batch.num_rows() as u64).sum(),
+        rows_deleted: deleted.len() as u64,
+        inserted,
+        deleted,
     })
+}
+
+/// Opens the inputs with the columns the plan was made for.
+async fn open_inputs(
+    table: &PlannedTable,
+    inputs: &[RefreshInput],
+    reader: &Arc<dyn SnapshotReader>,
+    rows_read: &Arc<AtomicU64>,
+) -> Result<Vec<SnapshotTable>, RefreshError> {
+    let snapshots: BTreeMap<&TableName, Option<i64>> =
+        inputs.iter().map(|input| (&input.name, input.snapshot_id)).collect();
+    let mut tables = Vec::with_capacity(table.inputs.len());
+    for (name, schema) in &table.input_schemas {
+        let snapshot_id = snapshots.get(name).copied().flatten();
+        let mut stored = schema.clone();
+        if snapshot_id.is_some() {
+            let read = |source| RefreshError::Read {
+                table: table.name.to_string(),
+                source,
+            };
+            let loaded = reader.load(name).await.map_err(read)?;
+            let loaded = loaded.ok_or_else(|| RefreshError::Plan {
+                table: table.name.to_string(),
+                message: format!("input {name} is gone"),
+            })?;
+            stored = loaded.schema;
+        }
+        tables.push(SnapshotTable {
+            name: name.clone(),
+            schema: schema.clone(),
+            stored,
+            snapshot_id,
+            reader: reader.clone(),
+            rows_read: rows_read.clone(),
+        });
+    }
+    Ok(tables)
+}
+
+/// Compiles the SELECT once more, over the tables at hand; its columns must be the planned ones.
+async fn compile_again(
+    table: &PlannedTable,
+    state: &datafusion::execution::session_state::SessionState,
+    memory_bytes: usize,
+) -> Result<datafusion::logical_expr::LogicalPlan, RefreshError> {
+    let changed = |message: String| RefreshError::Plan {
+        table: table.name.to_string(),
+        message,
+    };
+    let (tokens, fault) = tokens::read(&table.definition.sql);
+    if let Some(fault) = fault {
+        return Err(changed(fault.message));
+    }
+    let mut query = select::parse_tokens(&tokens).map_err(|fault| changed(fault.message))?;
+    select::resolve(&mut query).map_err(|fault| changed(fault.message))?;
+    let compiled = compile::definition(state, *query)
+        .await
+        .map_err(|error| RefreshError::from_engine(&table.name.to_string(), memory_bytes, &error))?;
+    if let Some(finding) = compiled.findings.first() {
+        return Err(changed(finding.message.clone()));
+    }
+    let columns = output_columns(&compiled.plan).map_err(|(message, _)| changed(message))?;
+    match schema_difference(&table.output, &crate::output::table_schema(columns)) {
+        None => Ok(compiled.plan),
+        Some(difference) => Err(changed(difference)),
+    }
+}
+
+/// Pairs the stored rows off; gives their number.
+async fn compare_stored(
+    table: &PlannedTable,
+    snapshot_id: i64,
+    reader: &Arc<dyn SnapshotReader>,
+    difference: &mut Difference,
+    context: &RefreshContext,
+) -> Result<u64, RefreshError> {
+    let name = table.name.to_string();
+    let read = |source| RefreshError::Read {
+        table: name.clone(),
+        source,
+    };
+    let mut rows = 0;
+    let mut batches = reader.scan_located(&table.name, snapshot_id).await.map_err(read)?;
+    while let Some(located) = batches.next().await {
+        let located = located.map_err(read)?;
+        let columns = stored_columns(table, &located.batch)?;
+        difference
+            .stored(&located.file, &located.positions, &columns)
+            .map_err(|error| RefreshError::from_engine(&name, context.memory_bytes, &error))?;
+        rows += located.batch.num_rows() as u64;
+    }
+    Ok(rows)
+}
+
+/// Takes the user's columns of stored rows, in the order of the definition.
+fn stored_columns(table: &PlannedTable, batch: &RecordBatch) -> Result<Vec<ArrayRef>, RefreshError> {
+    let user = &table.output.columns[..table.user_columns];
+    let stored = batch.schema();
+    let extra = stored.fields().iter().map(|field| field.name()).find(|name| {
+        let lineage = LINEAGE_COLUMNS.contains(&name.as_str());
+        !lineage && !user.iter().any(|column| column.name == **name)
+    });
+    let other = |difference: String| RefreshError::Schema {
+        table: table.name.to_string(),
+        difference,
+    };
+    if let Some(extra) = extra {
+        return Err(other(format!("the table has column {extra}, the definition has not")));
+    }
+    let columns = user.iter().map(|column| {
+        let array = batch.column_by_name(&column.name);
+        array
+            .cloned()
+            .ok_or_else(|| other(format!("the definition has column {}, the table has not", column.name)))
+    });
+    columns.collect()
+}
+
+fn with_lineage(
+    mut columns: Vec<ArrayRef>,
+    mode: Mode,
+    first_input: Option<i64>,
+    context: &RefreshContext,
+) -> Vec<ArrayRef> {
+    let rows = columns.first().map_or(0, |column| column.len());
+    let repeat = |text: &str| Arc::new(StringArray::from_iter_values(std::iter::repeat_n(text, rows)));
+    columns.push(Arc::new(Int64Array::from(vec![first_input; rows])));
+    columns.push(repeat(&context.run_id));
+    let processed_at = TimestampMicrosecondArray::from(vec![context.processed_at_us; rows]);
+    columns.push(Arc::new(processed_at.with_timezone(flow_core::arrow::UTC)));
+    columns.push(repeat(mode.as_str()));
+    columns
 }

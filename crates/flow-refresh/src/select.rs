@@ -1,1 +1,330 @@
-//! To be filled.
+//! The SELECT of a definition or a query, as a syntax tree: what it reads, and what is refused
+//! before any table is looked up.
+//!
+//! Places are relative to the tokens' own text. Nothing here knows columns or types.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Distinct, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SetExpr, SetOperator, SetQuantifier, Spanned,
+    TableFactor, VisitMut, VisitorMut,
+};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan};
+use flow_core::TableName;
+
+use crate::parse::Fault;
+use crate::parse::tokens::{self, Place};
+
+/// Bounds the nesting of a SELECT: deeper ones are refused rather than overflow a stack.
+const NESTING_MAX: usize = 50;
+
+/// Parses a definition's SELECT and refuses what no definition may hold.
+pub(crate) fn parse_tokens(body: &[TokenWithSpan]) -> Result<Box<Query>, Fault> {
+    for token in body {
+        let place = Place::from(token.span.start);
+        match &token.token {
+            Token::Word(word) if word.value.to_lowercase().starts_with("_flow_") => {
+                let message = format!("'{}': names that begin with _flow_ are reserved", word.value);
+                return Err(Fault::new(place, "F0403", message));
+            }
+            Token::Placeholder(name) => {
+                let message = format!("parameter {name} has no value in a definition");
+                return Err(Fault::new(place, "F0410", message));
+            }
+            _ => {}
+        }
+    }
+    let mut query = parse_query(body)?;
+    refuse(&mut query, body)?;
+    Ok(query)
+}
+
+/// Parses tokens as one query with nothing behind it.
+pub(crate) fn parse_query(body: &[TokenWithSpan]) -> Result<Box<Query>, Fault> {
+    let start = body.first().map_or(Place::START, |token| Place::from(token.span.start));
+    let opens = |words: &[&str]| {
+        body.iter()
+            .find(|token| token.token != Token::LParen)
+            .is_some_and(|first| match &first.token {
+                Token::Word(word) => words.iter().any(|w| w.eq_ignore_ascii_case(&word.value)),
+                _ => false,
+            })
+    };
+    if !opens(&["SELECT", "WITH", "VALUES"]) {
+        let found = body.first().map_or("nothing".to_owned(), |token| token.to_string());
+        return Err(Fault::new(
+            start,
+            "F0401",
+            format!("expected SELECT, WITH or VALUES, found '{found}'"),
+        ));
+    }
+    let end = body.last().map_or(Place::START, |token| Place::from(token.span.end));
+    let mut parser = Parser::new(&PostgreSqlDialect {})
+        .with_recursion_limit(NESTING_MAX)
+        .with_tokens_with_locations(body.to_vec());
+    let query = parser.parse_query().map_err(|error| syntax(error, end))?;
+    let next = parser.peek_token();
+    if next.token != Token::EOF {
+        let message = format!("expected the end of the statement, found '{}'", next.token);
+        return Err(Fault::new(Place::from(next.span.start), "F0401", message));
+    }
+    Ok(query)
+}
+
+/// Takes line and column out of a parser's message, where it puts them.
+fn syntax(error: ParserError, end: Place) -> Fault {
+    let message = match error {
+        ParserError::TokenizerError(message) | ParserError::ParserError(message) => message,
+        ParserError::RecursionLimitExceeded => format!("the statement nests deeper than {NESTING_MAX} levels"),
+    };
+    let (text, place) = match message.rsplit_once(" at Line: ") {
+        Some((text, place)) => (text.to_owned(), place.split_once(", Column: ")),
+        None => (message.clone(), None),
+    };
+    let place = place.and_then(|(line, column)| {
+        Some(Place {
+            line: line.parse().ok()?,
+            column: column.parse().ok()?,
+        })
+    });
+    let place = place.filter(|place| place.line > 0).unwrap_or(end);
+    let text = text
+        .replacen("Expected: ", "expected ", 1)
+        .replacen("EOF", "the end of the statement", 1);
+    Fault::new(place, "F0401", text)
+}
+
+/// Is a table that a SELECT names, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reference {
+    pub(crate) name: TableName,
+    pub(crate) place: Place,
+}
+
+/// Finds the tables a SELECT reads, in FROM order and each once, and rewrites their names to two
+/// parts, namespace and name, so that namespaces with several levels are found.
+pub(crate) fn resolve(query: &mut Query) -> Result<Vec<Reference>, Fault> {
+    let mut resolver = Resolver::default();
+    match VisitMut::visit(query, &mut resolver) {
+        ControlFlow::Break(fault) => Err(fault),
+        ControlFlow::Continue(()) => Ok(resolver.references),
+    }
+}
+
+#[derive(Default)]
+struct Resolver {
+    common: BTreeSet<String>,
+    functions: BTreeSet<String>,
+    references: Vec<Reference>,
+}
+
+/// Spells an identifier as the system does: in lower case unless quoted.
+pub(crate) fn spelled(ident: &Ident) -> String {
+    match ident.quote_style {
+        Some(_) => ident.value.clone(),
+        None => ident.value.to_lowercase(),
+    }
+}
+
+impl VisitorMut for Resolver {
+    type Break = Fault;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Fault> {
+        if let Some(with) = &query.with {
+            self.common
+                .extend(with.cte_tables.iter().map(|cte| spelled(&cte.alias.name)));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Fault> {
+        if let TableFactor::Table {
+            name, args: Some(_), ..
+        } = factor
+        {
+            self.functions.insert(name.to_string());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<Fault> {
+        let place = Place::from(relation.span().start);
+        let idents: Option<Vec<&Ident>> = relation.0.iter().map(ObjectNamePart::as_ident).collect();
+        let mut parts: Vec<String> = match idents {
+            Some(idents) => idents.into_iter().map(spelled).collect(),
+            None => return ControlFlow::Break(Fault::new(place, "F0401", "expected a table name")),
+        };
+        let Some(name) = parts.pop() else {
+            return ControlFlow::Continue(());
+        };
+        if parts.is_empty() {
+            if self.common.contains(&name) || self.functions.contains(&relation.to_string()) {
+                return ControlFlow::Continue(());
+            }
+            let message = format!("unknown table '{name}': write namespace.{name}");
+            return ControlFlow::Break(Fault::new(place, "F0404", message));
+        }
+        let name = TableName::new(parts.join("."), name);
+        if name.schema == "information_schema" || name.schema == "pg_catalog" {
+            let message = format!("{} is not readable: only tables of the catalog are", name.schema);
+            return ControlFlow::Break(Fault::new(place, "F0410", message));
+        }
+        let span = relation.span();
+        *relation = ObjectName::from(vec![quoted(&name.schema, span), quoted(&name.name, span)]);
+        if !self.references.iter().any(|reference| reference.name == name) {
+            self.references.push(Reference { name, place });
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn quoted(name: &str, span: Span) -> Ident {
+    let mut ident = Ident::with_quote('"', name);
+    ident.span = span;
+    ident
+}
+
+/// Refuses what writes or locks, for a query that need not have one result.
+pub(crate) fn refuse_writes(query: &mut Query, body: &[TokenWithSpan]) -> Result<(), Fault> {
+    match VisitMut::visit(
+        query,
+        &mut Refuser {
+            body,
+            writes_only: true,
+        },
+    ) {
+        ControlFlow::Break(fault) => Err(fault),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// Refuses constructs whose result is not one, that write, or that the engine computes wrongly.
+fn refuse(query: &mut Query, body: &[TokenWithSpan]) -> Result<(), Fault> {
+    match VisitMut::visit(
+        query,
+        &mut Refuser {
+            body,
+            writes_only: false,
+        },
+    ) {
+        ControlFlow::Break(fault) => Err(fault),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+struct Refuser<'a> {
+    body: &'a [TokenWithSpan],
+    writes_only: bool,
+}
+
+impl Refuser<'_> {
+    /// Points at a keyword: the first of that name, since the tree holds no place for it.
+    fn no(&self, keyword: &str, message: &str) -> ControlFlow<Fault> {
+        let first = keyword.split(' ').next_back().unwrap_or(keyword);
+        let place = tokens::find_word(self.body, &[first]).unwrap_or_default();
+        ControlFlow::Break(Fault::new(place, "F0410", message))
+    }
+
+    fn set_expression(&self, body: &SetExpr) -> ControlFlow<Fault> {
+        match body {
+            SetExpr::Select(select) => self.select(select),
+            SetExpr::Query(_) | SetExpr::Values(_) => ControlFlow::Continue(()),
+            SetExpr::SetOperation {
+                op,
+                set_quantifier,
+                left,
+                right,
+            } => {
+                let all = matches!(set_quantifier, SetQuantifier::All | SetQuantifier::AllByName);
+                if all && matches!(op, SetOperator::Except | SetOperator::Minus | SetOperator::Intersect) {
+                    let message = format!(
+                        "{op} ALL is refused: the engine loses count of equal rows; number them with ROW_NUMBER and use {op}"
+                    );
+                    return self.no(&op.to_string(), &message);
+                }
+                self.set_expression(left)?;
+                self.set_expression(right)
+            }
+            _ => self.no("INSERT", "only SELECT, WITH and VALUES can be computed"),
+        }
+    }
+
+    fn select(&self, select: &Select) -> ControlFlow<Fault> {
+        if let Some(Distinct::On(_)) = select.distinct
+            && !self.writes_only
+        {
+            return self.no(
+                "DISTINCT",
+                "DISTINCT ON is refused: use ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) = 1",
+            );
+        }
+        if select.into.is_some() {
+            return self.no("INTO", "INTO is refused: a definition only reads");
+        }
+        if select.top.is_some() {
+            return self.no("TOP", "TOP is refused: use LIMIT");
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl VisitorMut for Refuser<'_> {
+    type Break = Fault;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Fault> {
+        if query.with.as_ref().is_some_and(|with| with.recursive) && !self.writes_only {
+            return self.no("RECURSIVE", "WITH RECURSIVE is refused: its end cannot be foreseen");
+        }
+        if !query.locks.is_empty() {
+            let message = "FOR UPDATE and FOR SHARE are refused: a definition only reads";
+            return self.no("FOR", message);
+        }
+        if query
+            .fetch
+            .as_ref()
+            .is_some_and(|fetch| fetch.with_ties || fetch.percent)
+        {
+            let message = "FETCH … WITH TIES and PERCENT are refused: use RANK() and a filter";
+            return self.no("WITH", message);
+        }
+        self.set_expression(&query.body)
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Fault> {
+        let (sample, version) = match factor {
+            TableFactor::Table { sample, version, .. } => (sample.is_some(), version.is_some()),
+            TableFactor::Derived { sample, .. } => (sample.is_some(), false),
+            _ => (false, false),
+        };
+        if sample {
+            return self.no("TABLESAMPLE", "TABLESAMPLE is refused: its result is chance");
+        }
+        if version {
+            return self.no(
+                "FOR",
+                "reading a table as of another time is refused: all inputs are read at one cut",
+            );
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Fault> {
+        match expr {
+            Expr::AnyOp { .. } | Expr::AllOp { .. } => {
+                let word = if matches!(expr, Expr::AnyOp { .. }) {
+                    "ANY"
+                } else {
+                    "ALL"
+                };
+                self.no(
+                    word,
+                    &format!("{word} (…) is refused: use IN, EXISTS or a comparison with MIN or MAX"),
+                )
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}

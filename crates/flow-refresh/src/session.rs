@@ -1,1 +1,158 @@
-//! To be filled.
+//! The SQL engine, set up so that its results are PostgreSQL's and do not depend on the machine.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_schema::{DataType, TimeUnit};
+use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, MemorySchemaProvider, SchemaProvider};
+use datafusion::common::config::Dialect;
+use datafusion::common::{DataFusionError, Result, plan_err};
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::GreedyMemoryPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::planner::TypePlanner;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::sql::parser::Statement as EngineStatement;
+use datafusion::sql::sqlparser::ast::{self, ExactNumberInfo, Query, TimezoneInfo};
+
+use crate::source::SnapshotTable;
+
+/// Is the name of the one catalog; SQL never spells it.
+const CATALOG: &str = "flow";
+
+/// Is the zone of every timestamptz.
+const UTC: &str = "+00:00";
+
+/// Is how much memory planning may use: it computes constants only.
+pub(crate) const PLANNING_MEMORY_BYTES: usize = 64 << 20;
+
+/// Opens an engine over the given tables.
+pub(crate) fn open(
+    tables: impl IntoIterator<Item = SnapshotTable>,
+    partitions: usize,
+    memory_bytes: usize,
+) -> Result<SessionContext> {
+    let mut config = SessionConfig::new()
+        .with_information_schema(false)
+        .with_create_default_catalog_and_schema(false)
+        .with_default_catalog_and_schema(CATALOG, "");
+    if partitions > 0 {
+        config = config.with_target_partitions(partitions);
+    }
+    let options = config.options_mut();
+    options.sql_parser.dialect = Dialect::PostgreSQL;
+    options.sql_parser.parse_float_as_decimal = true;
+    options.sql_parser.map_string_types_to_utf8view = false;
+    options.sql_parser.collect_spans = true;
+    options.execution.time_zone = Some(UTC.to_owned());
+    let runtime = RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::new(GreedyMemoryPool::new(memory_bytes)))
+        .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled))
+        .build_arc()?;
+    let state = SessionStateBuilder::new()
+        .with_default_features()
+        .with_config(config)
+        .with_runtime_env(runtime)
+        .with_type_planner(Arc::new(PostgresTypes))
+        .build();
+    let context = SessionContext::new_with_state(state);
+    context.register_catalog(CATALOG, Arc::new(catalog(tables)?));
+    Ok(context)
+}
+
+fn catalog(tables: impl IntoIterator<Item = SnapshotTable>) -> Result<MemoryCatalogProvider> {
+    let catalog = MemoryCatalogProvider::new();
+    let mut schemas: BTreeMap<String, Arc<MemorySchemaProvider>> = BTreeMap::new();
+    for table in tables {
+        let schema = schemas.entry(table.name.schema.clone()).or_default();
+        schema.register_table(table.name.name.clone(), Arc::new(table))?;
+    }
+    for (name, schema) in schemas {
+        catalog.register_schema(&name, schema)?;
+    }
+    Ok(catalog)
+}
+
+/// Turns a syntax tree into a plan whose types are resolved and nothing is optimised.
+pub(crate) async fn resolve(state: &SessionState, query: Query) -> Result<LogicalPlan> {
+    let statement = EngineStatement::Statement(Box::new(ast::Statement::Query(Box::new(query))));
+    let plan = state.statement_to_plan(statement).await?;
+    state
+        .analyzer()
+        .execute_and_check(plan, state.config_options(), |_, _| {})
+}
+
+/// Finds a cause of some type under an engine's error.
+pub(crate) fn cause<'a, E: std::error::Error + 'static>(error: &'a DataFusionError) -> Option<&'a E> {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref::<E>() {
+            return Some(found);
+        }
+        next = match error.downcast_ref::<Arc<DataFusionError>>() {
+            Some(shared) => Some(shared.as_ref()),
+            None => error.source(),
+        };
+    }
+    None
+}
+
+/// Maps SQL types to those of PostgreSQL's values, and refuses the ones whose limits the engine
+/// does not keep.
+#[derive(Debug)]
+struct PostgresTypes;
+
+impl TypePlanner for PostgresTypes {
+    fn plan_type(&self, sql_type: &ast::DataType) -> Result<Option<DataType>> {
+        use ast::DataType as Sql;
+        let micros = |zone: &TimezoneInfo| match zone {
+            TimezoneInfo::WithTimeZone | TimezoneInfo::Tz => {
+                DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into()))
+            }
+            _ => DataType::Timestamp(TimeUnit::Microsecond, None),
+        };
+        Ok(Some(match sql_type {
+            Sql::Timestamp(None | Some(6), zone) => micros(zone),
+            Sql::TimestampNtz(None | Some(6)) | Sql::Datetime(None | Some(6)) => micros(&TimezoneInfo::None),
+            Sql::Timestamp(Some(_), _) | Sql::TimestampNtz(Some(_)) | Sql::Datetime(Some(_)) => {
+                return plan_err!("{sql_type}: write timestamp without digits, and date_trunc to cut");
+            }
+            Sql::Time(None | Some(6), TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+                DataType::Time64(TimeUnit::Microsecond)
+            }
+            Sql::Time(_, _) => return plan_err!("{sql_type} is no type of a column: write time"),
+            Sql::Text
+            | Sql::String(None)
+            | Sql::Varchar(None)
+            | Sql::CharVarying(None)
+            | Sql::CharacterVarying(None) => DataType::Utf8,
+            Sql::Varchar(Some(_))
+            | Sql::CharVarying(Some(_))
+            | Sql::CharacterVarying(Some(_))
+            | Sql::Char(_)
+            | Sql::Character(_) => {
+                return plan_err!("{sql_type}: its length would not be kept: write text, and left() to cut");
+            }
+            Sql::Numeric(info) | Sql::Decimal(info) | Sql::Dec(info) => decimal(sql_type, info)?,
+            Sql::Bytea => DataType::LargeBinary,
+            Sql::Uuid => DataType::FixedSizeBinary(16),
+            _ => return Ok(None),
+        }))
+    }
+}
+
+fn decimal(sql_type: &ast::DataType, info: &ExactNumberInfo) -> Result<DataType> {
+    let (precision, scale) = match info {
+        ExactNumberInfo::None => {
+            return plan_err!("{sql_type} needs digits, {sql_type}(38, 9) say: a column has a fixed number of them");
+        }
+        ExactNumberInfo::Precision(precision) => (*precision, 0),
+        ExactNumberInfo::PrecisionAndScale(precision, scale) => (*precision, *scale),
+    };
+    match (u8::try_from(precision), i8::try_from(scale)) {
+        (Ok(p @ 1..=38), Ok(s @ 0..=38)) if s as u8 <= p => Ok(DataType::Decimal128(p, s)),
+        _ => plan_err!("{sql_type}: a column holds at most 38 digits, and no more after the point than in all"),
+    }
+}

@@ -1,0 +1,278 @@
+//! The functions that stand in for the engine's inexact expressions.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Decimal128Type, Float32Type, Float64Type};
+use arrow_array::{Array, ArrayRef, Datum, Decimal128Array, FixedSizeBinaryArray, Scalar, StringArray};
+use arrow_buffer::i256;
+use arrow_cast::{CastOptions, cast_with_options};
+use arrow_schema::{DataType, Field, FieldRef};
+use datafusion::arrow::compute::kernels::numeric;
+use datafusion::common::{Result, ScalarValue, internal_err, plan_err};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+
+use super::{divide_rounded, float_key, inexact};
+
+/// Names a function; those that hold a type give that type.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Checked {
+    Add,
+    Subtract,
+    Multiply,
+    Negate,
+    DivideDecimals(DataType),
+    Cast(DataType),
+    FloatKey,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct CheckedFunction {
+    what: Checked,
+    signature: Signature,
+}
+
+impl Checked {
+    /// Is the call of the function.
+    pub(super) fn call(self, arguments: Vec<Expr>) -> Expr {
+        let function = CheckedFunction {
+            what: self,
+            signature: Signature::user_defined(Volatility::Immutable),
+        };
+        Arc::new(ScalarUDF::from(function)).call(arguments)
+    }
+}
+
+/// Casts with an error where a value does not fit.
+const STRICT: CastOptions<'static> = CastOptions {
+    safe: false,
+    format_options: datafusion::arrow::util::display::FormatOptions::new(),
+};
+
+impl ScalarUDFImpl for CheckedFunction {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn name(&self) -> &str {
+        match self.what {
+            Checked::Add => "checked_add",
+            Checked::Subtract => "checked_subtract",
+            Checked::Multiply => "checked_multiply",
+            Checked::Negate => "checked_negate",
+            Checked::DivideDecimals(_) => "divide_rounded",
+            Checked::Cast(_) => "cast_rounded",
+            Checked::FloatKey => "float_key",
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
+        Ok(arguments.to_vec())
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        match (&self.what, arguments) {
+            (Checked::DivideDecimals(result) | Checked::Cast(result), _) => Ok(result.clone()),
+            (Checked::Negate | Checked::FloatKey, [argument]) => Ok(argument.clone()),
+            (Checked::Add | Checked::Subtract, [DataType::Decimal128(p1, s1), DataType::Decimal128(p2, s2)]) => {
+                let scale = *s1.max(s2);
+                let whole = (*p1 as i8 - s1).max(*p2 as i8 - s2);
+                let precision = (scale.saturating_add(whole).max(1) as u8).saturating_add(1).min(38);
+                Ok(DataType::Decimal128(precision, scale))
+            }
+            (Checked::Multiply, [DataType::Decimal128(p1, s1), DataType::Decimal128(p2, s2)]) => {
+                let scale = s1.saturating_add(*s2);
+                if scale > 38 {
+                    return plan_err!("product of decimals has {scale} digits after the point: cast one to fewer");
+                }
+                Ok(DataType::Decimal128(p1.saturating_add(p2 + 1).min(38), scale))
+            }
+            (Checked::Add | Checked::Subtract | Checked::Multiply, [left, right]) if left == right => Ok(left.clone()),
+            _ => internal_err!("{} got {arguments:?}", self.name()),
+        }
+    }
+
+    fn return_field_from_args(&self, arguments: ReturnFieldArgs) -> Result<FieldRef> {
+        let types: Vec<DataType> = arguments
+            .arg_fields
+            .iter()
+            .map(|field| field.data_type().clone())
+            .collect();
+        let nullable = arguments.arg_fields.iter().any(|field| field.is_nullable());
+        Ok(Arc::new(Field::new(self.name(), self.return_type(&types)?, nullable)))
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let scalar = arguments
+            .args
+            .iter()
+            .all(|value| matches!(value, ColumnarValue::Scalar(_)));
+        let rows = arguments.number_rows;
+        let result = match (&self.what, &arguments.args[..]) {
+            (Checked::DivideDecimals(result), [left, right]) => {
+                let (left, right) = (left.to_array(rows)?, right.to_array(rows)?);
+                divide_decimals(&left, &right, result)?
+            }
+            (_, [left, right]) => self.arithmetic(left, right)?,
+            (Checked::Negate, [value]) => numeric::neg(value.to_array(rows)?.as_ref())?,
+            (Checked::FloatKey, [value]) => float_keys(&value.to_array(rows)?)?,
+            (Checked::Cast(to), [value]) => cast(&value.to_array(rows)?, to)?,
+            _ => return internal_err!("{} got {} arguments", self.name(), arguments.args.len()),
+        };
+        match scalar && !result.is_empty() {
+            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?)),
+            false => Ok(ColumnarValue::Array(result)),
+        }
+    }
+}
+
+impl CheckedFunction {
+    fn arithmetic(&self, left: &ColumnarValue, right: &ColumnarValue) -> Result<ArrayRef> {
+        let datum = |value: &ColumnarValue| -> Result<Box<dyn Datum>> {
+            Ok(match value {
+                ColumnarValue::Array(array) => Box::new(array.clone()),
+                ColumnarValue::Scalar(scalar) => Box::new(Scalar::new(scalar.to_array()?)),
+            })
+        };
+        let (left, right) = (datum(left)?, datum(right)?);
+        let result = match self.what {
+            Checked::Add => numeric::add(left.as_ref(), right.as_ref()),
+            Checked::Subtract => numeric::sub(left.as_ref(), right.as_ref()),
+            Checked::Multiply => numeric::mul(left.as_ref(), right.as_ref()),
+            _ => return internal_err!("{} takes one argument", self.name()),
+        };
+        Ok(result?)
+    }
+}
+
+/// Divides decimals to the scale of the result, rounding half away from zero as PostgreSQL does.
+fn divide_decimals(left: &ArrayRef, right: &ArrayRef, result: &DataType) -> Result<ArrayRef> {
+    let (DataType::Decimal128(_, s1), DataType::Decimal128(_, s2), DataType::Decimal128(precision, scale)) =
+        (left.data_type(), right.data_type(), result)
+    else {
+        return internal_err!("divide_rounded got {} and {}", left.data_type(), right.data_type());
+    };
+    let shift = i32::from(*scale) - i32::from(*s1) + i32::from(*s2);
+    let power = i256::from_i128(10)
+        .checked_pow(shift.unsigned_abs())
+        .ok_or_else(|| inexact("division of decimals is beyond 76 digits"))?;
+    let (up, down) = if shift >= 0 {
+        (power, i256::ONE)
+    } else {
+        (i256::ONE, power)
+    };
+    let (left, right) = (
+        left.as_primitive::<Decimal128Type>(),
+        right.as_primitive::<Decimal128Type>(),
+    );
+    let values = (0..left.len()).map(|row| {
+        if left.is_null(row) || right.is_null(row) {
+            return Ok(None);
+        }
+        let divisor = i256::from_i128(right.value(row));
+        if divisor == i256::ZERO {
+            return Err(inexact("division by zero"));
+        }
+        let dividend = i256::from_i128(left.value(row)).checked_mul(up);
+        let divisor = divisor.checked_mul(down);
+        let quotient = dividend
+            .zip(divisor)
+            .and_then(|(l, r)| divide_rounded(l, r))
+            .and_then(i256::to_i128);
+        quotient
+            .map(Some)
+            .ok_or_else(|| inexact(format!("division of decimals is beyond {result}")))
+    });
+    let values = values.collect::<Result<Decimal128Array>>()?;
+    Ok(Arc::new(values.with_precision_and_scale(*precision, *scale)?))
+}
+
+fn float_keys(array: &ArrayRef) -> Result<ArrayRef> {
+    Ok(match array.data_type() {
+        DataType::Float64 => Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(float_key)),
+        DataType::Float32 => {
+            let key = |value: f32| float_key(f64::from(value)) as f32;
+            Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(key))
+        }
+        _ => array.clone(),
+    })
+}
+
+/// Casts as PostgreSQL does: fractions round (floats half to even, decimals half away from zero).
+fn cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    let strict = |array: &dyn Array, to: &DataType| Ok(cast_with_options(array, to, &STRICT)?);
+    match (array.data_type(), to) {
+        (DataType::Float64, to) if to.is_integer() => {
+            let whole = array
+                .as_primitive::<Float64Type>()
+                .unary::<_, Float64Type>(f64::round_ties_even);
+            strict(&whole, to)
+        }
+        (DataType::Float32, to) if to.is_integer() => {
+            let whole = array
+                .as_primitive::<Float32Type>()
+                .unary::<_, Float32Type>(f32::round_ties_even);
+            strict(&whole, to)
+        }
+        (DataType::Decimal128(_, _), to) if to.is_integer() => {
+            let whole = strict(array, &DataType::Decimal128(38, 0))?;
+            strict(&whole, to)
+        }
+        (DataType::FixedSizeBinary(16), to) => {
+            let ids = array.as_fixed_size_binary();
+            let texts: StringArray = (0..ids.len())
+                .map(|row| ids.is_valid(row).then(|| uuid_text(ids.value(row))))
+                .collect();
+            strict(&texts, to)
+        }
+        (_, DataType::FixedSizeBinary(16)) => {
+            let texts = strict(array, &DataType::Utf8)?;
+            let texts = texts.as_string::<i32>();
+            let ids = texts.iter().map(|text| text.map(parse_uuid).transpose());
+            let ids = ids.collect::<Result<Vec<_>>>()?;
+            let array = FixedSizeBinaryArray::try_from_sparse_iter_with_size(ids.into_iter(), 16)?;
+            Ok(Arc::new(array))
+        }
+        _ => strict(array, to),
+    }
+}
+
+fn uuid_text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(36);
+    for (i, byte) in bytes.iter().enumerate() {
+        if matches!(i, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+/// Reads the forms PostgreSQL reads: hexadecimal digits, hyphens between groups of four, braces.
+fn parse_uuid(text: &str) -> Result<[u8; 16]> {
+    let inner = text
+        .trim()
+        .strip_prefix('{')
+        .and_then(|t| t.strip_suffix('}'))
+        .unwrap_or(text.trim());
+    let mut digits = Vec::with_capacity(32);
+    for (i, c) in inner.chars().enumerate() {
+        match c.to_digit(16) {
+            Some(digit) => digits.push(digit as u8),
+            None if c == '-' && i > 0 && digits.len() % 4 == 0 => {}
+            None => return Err(inexact("a text is no uuid")),
+        }
+    }
+    let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
+    match (digits.len(), bytes.try_into()) {
+        (32, Ok(bytes)) => Ok(bytes),
+        _ => Err(inexact("a text is no uuid")),
+    }
+}

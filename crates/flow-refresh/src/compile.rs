@@ -1,0 +1,119 @@
+//! From a syntax tree to a plan that gives one exact result.
+//!
+//! 1. The engine resolves names and types.
+//! 2. [`crate::determinism::check`] names what is refused.
+//! 3. [`crate::determinism::order`] completes orders.
+//! 4. [`crate::checked::rewrite`] replaces inexact expressions.
+
+use datafusion::common::{DataFusionError, Result, SchemaError};
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::sqlparser::ast::Query;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use crate::checked;
+use crate::determinism::order::{self, Completion};
+use crate::determinism::{self, Finding};
+use crate::parse::Fault;
+use crate::parse::tokens::{Place, find_word};
+use crate::session;
+
+/// Is a plan ready to be optimised and run.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pub(crate) plan: LogicalPlan,
+    /// Says what was appended.
+    pub(crate) notes: Vec<String>,
+    /// Holds what is refused; the plan must not run if there is any.
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// Compiles a definition's SELECT.
+pub(crate) async fn definition(state: &SessionState, query: Query) -> Result<Compiled> {
+    let plan = session::resolve(state, query).await?;
+    let mut findings = determinism::check(&plan)?;
+    let mut completion = Completion::default();
+    let plan = order::complete(plan, &mut completion)?;
+    findings.append(&mut completion.findings);
+    let plan = if findings.is_empty() {
+        checked::rewrite(plan)?
+    } else {
+        plan
+    };
+    Ok(Compiled {
+        plan,
+        notes: completion.notes,
+        findings,
+    })
+}
+
+/// Compiles a user's query, whose result need not be the same twice.
+pub(crate) async fn query(state: &SessionState, query: Query) -> Result<LogicalPlan> {
+    checked::rewrite(session::resolve(state, query).await?)
+}
+
+/// Says where in the SQL an engine's error belongs, as well as it can be told.
+pub(crate) fn locate(error: &DataFusionError, tokens: &[TokenWithSpan]) -> Option<Place> {
+    let span = error.diagnostic().and_then(|diagnostic| diagnostic.span);
+    if let Some(span) = span.filter(|span| span.start.line > 0) {
+        return Some(Place {
+            line: span.start.line,
+            column: span.start.column,
+        });
+    }
+    if let Some(SchemaError::FieldNotFound { field, .. } | SchemaError::AmbiguousReference { field }) =
+        session::cause::<SchemaError>(error)
+    {
+        return find_word(tokens, &[&field.name]);
+    }
+    let message = error.strip_backtrace();
+    let quoted = message.split('\'').skip(1).step_by(2);
+    let mut bare = quoted.filter_map(|name| find_word(tokens, &[name]));
+    bare.next()
+}
+
+/// Turns an engine's error about the SQL into a problem with a place.
+pub(crate) fn fault(error: &DataFusionError, code: &'static str, tokens: &[TokenWithSpan]) -> Fault {
+    let place = locate(error, tokens).unwrap_or_else(|| start(tokens));
+    let message = match session::cause::<SchemaError>(error) {
+        Some(SchemaError::FieldNotFound { field, .. }) => format!("unknown column '{}'", field.flat_name()),
+        Some(SchemaError::AmbiguousReference { field }) => {
+            format!("column '{}' is ambiguous: write its table before it", field.name)
+        }
+        _ => first_line(error),
+    };
+    Fault::new(place, code, message)
+}
+
+fn first_line(error: &DataFusionError) -> String {
+    let message = error.find_root().strip_backtrace();
+    let message = message.lines().next().unwrap_or_default();
+    let known = [
+        "Error during planning: ",
+        "This feature is not implemented: ",
+        "Execution error: ",
+        "Schema error: ",
+        "SQL error: ",
+        "External error: ",
+        "Arrow error: ",
+    ];
+    let message = known
+        .iter()
+        .fold(message, |text, prefix| text.strip_prefix(prefix).unwrap_or(text));
+    let mut chars = message.chars();
+    match chars.next() {
+        Some(first) => first.to_lowercase().chain(chars).collect(),
+        None => String::new(),
+    }
+}
+
+/// Says where a finding stands.
+pub(crate) fn place(finding: &Finding, tokens: &[TokenWithSpan]) -> Place {
+    let found = finding.words.iter().find_map(|word| find_word(tokens, &[word]));
+    found.unwrap_or_else(|| start(tokens))
+}
+
+fn start(tokens: &[TokenWithSpan]) -> Place {
+    let first = tokens.iter().find(|token| token.token != Token::EOF);
+    first.map_or(Place::START, |token| Place::from(token.span.start))
+}

@@ -1,0 +1,82 @@
+//! Tokens with places.
+
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+
+use super::Fault;
+
+/// Is a place in a text: line and column in characters, both from 1; 0 is nowhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) line: u64,
+    pub(crate) column: u64,
+}
+
+impl Place {
+    pub(crate) const START: Place = Place { line: 1, column: 1 };
+}
+
+impl From<Location> for Place {
+    fn from(location: Location) -> Place {
+        Place {
+            line: location.line,
+            column: location.column,
+        }
+    }
+}
+
+/// Finds bytes by line and column.
+pub(crate) struct TextIndex<'a> {
+    text: &'a str,
+    line_starts: Vec<usize>,
+}
+
+impl<'a> TextIndex<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        let after_breaks = text.match_indices('\n').map(|(at, _)| at + 1);
+        TextIndex {
+            text,
+            line_starts: std::iter::once(0).chain(after_breaks).collect(),
+        }
+    }
+
+    fn offset(&self, place: Place) -> usize {
+        let line = usize::try_from(place.line.saturating_sub(1)).unwrap_or(usize::MAX);
+        let Some(start) = self.line_starts.get(line) else {
+            return self.text.len();
+        };
+        let column = usize::try_from(place.column.saturating_sub(1)).unwrap_or(usize::MAX);
+        let rest = &self.text[*start..];
+        rest.char_indices()
+            .nth(column)
+            .map_or(self.text.len(), |(at, _)| start + at)
+    }
+
+    /// Is the text from one place to before another.
+    pub(crate) fn slice(&self, from: Place, to: Place) -> &'a str {
+        let from = self.offset(from);
+        &self.text[from..self.offset(to).max(from)]
+    }
+}
+
+/// Reads all tokens but space and comments; gives those before an error together with the error.
+pub(crate) fn read(text: &str) -> (Vec<TokenWithSpan>, Option<Fault>) {
+    let mut tokens = Vec::new();
+    let result = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location_into_buf(&mut tokens);
+    tokens.retain(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF));
+    let fault = result.err().map(|error| {
+        let message = error.message.trim().to_lowercase();
+        Fault::new(Place::from(error.location), "F0401", message)
+    });
+    (tokens, fault)
+}
+
+/// Finds the first unquoted or quoted word that names one of `names`.
+pub(crate) fn find_word(tokens: &[TokenWithSpan], names: &[&str]) -> Option<Place> {
+    let is_it = |token: &&TokenWithSpan| match &token.token {
+        Token::Word(word) if word.quote_style.is_some() => names.contains(&word.value.as_str()),
+        Token::Word(word) => names.iter().any(|name| name.eq_ignore_ascii_case(&word.value)),
+        _ => false,
+    };
+    tokens.iter().find(is_it).map(|token| Place::from(token.span.start))
+}

@@ -1,0 +1,12 @@
+//! Black-box tests of dynamic tables: what is planned, what is computed, what is compared.
+//!
+//! Tables are batches in memory; the engine that computes over them is the real one. PostgreSQL
+//! judges the results.
+
+mod asking;
+mod computing;
+mod differing;
+mod lake;
+mod planning;
+mod postgres;
+mod sample;

@@ -1,0 +1,159 @@
+//! PostgreSQL judges: the same SELECT over the same rows, every value of every row compared.
+
+mod server;
+
+use std::collections::BTreeMap;
+
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Float64Type, TimestampMicrosecondType};
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_schema::DataType;
+use flow_core::ColumnType;
+use flow_refresh::PlannedTable;
+
+use crate::lake::MemoryLake;
+use crate::sample::{context, dimension_schema, fact_schema, planned, random, refresh, table};
+use server::Server;
+
+/// Are the statements both sides run, one a line; lines that begin with `--` are for the reader.
+const STATEMENTS: &str = include_str!("postgres/statements.sql");
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn results_are_postgresqls() {
+    let server = Server::start();
+    let mut failures = Vec::new();
+    for seed in [1, 2] {
+        let lake = MemoryLake::new();
+        let facts = random(&fact_schema(), 160, seed);
+        let dimension = random(&dimension_schema(), 14, seed + 50);
+        server.load("f", &fact_schema(), &facts);
+        server.load("d", &dimension_schema(), &dimension);
+        server.load("e", &fact_schema(), &facts.slice(0, 0));
+        lake.put(&table("bronze.f"), facts.clone());
+        lake.put(&table("bronze.d"), dimension);
+        lake.put(&table("bronze.e"), facts.slice(0, 0));
+        for statement in STATEMENTS
+            .lines()
+            .filter(|line| !line.starts_with("--") && !line.trim().is_empty())
+        {
+            let planned = planned(statement, &lake).await;
+            lake.shuffle(seed);
+            let output = match refresh(&planned, None, &lake, &context(3)).await {
+                Ok(output) => output,
+                Err(error) => {
+                    failures.push(format!("{statement}\n  {error}"));
+                    continue;
+                }
+            };
+            let ours = rendered(&planned, &output.inserted);
+            let theirs = server.rows(&judged(statement, &planned));
+            if let Some(difference) = difference(&planned, &ours, &theirs) {
+                failures.push(format!("seed {seed}: {statement}\n{difference}"));
+            }
+        }
+    }
+    assert!(
+        failures.is_empty(),
+        "{} statements differ:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+}
+
+/// Casts each column to the table's type, and shows it as [`rendered`] does.
+fn judged(statement: &str, table: &PlannedTable) -> String {
+    let columns = table.output.columns[..table.user_columns].iter().map(|column| {
+        let name = flow_core::schema::quote_identifier(&column.name);
+        match &column.column_type {
+            ColumnType::Boolean => format!("{name}::boolean::int"),
+            ColumnType::Int => format!("{name}::int"),
+            ColumnType::Long => format!("{name}::bigint"),
+            ColumnType::Float => format!("{name}::real"),
+            ColumnType::Double => format!("{name}::double precision"),
+            ColumnType::Decimal { precision, scale } => format!("{name}::numeric({precision},{scale})"),
+            ColumnType::Timestamp | ColumnType::Timestamptz => {
+                format!("(extract(epoch FROM {name}) * 1000000)::bigint")
+            }
+            ColumnType::List(_) => format!("array_to_string({name}, ',', 'NULL')"),
+            _ => format!("{name}::text"),
+        }
+    });
+    let columns: Vec<String> = columns.collect();
+    format!("SELECT {} FROM ({statement}) AS judged", columns.join(", "))
+}
+
+/// Shows rows as PostgreSQL's COPY does.
+fn rendered(table: &PlannedTable, batches: &[RecordBatch]) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for batch in batches {
+        for row in 0..batch.num_rows() {
+            let columns = &batch.columns()[..table.user_columns];
+            rows.push(columns.iter().map(|column| value(column, row)).collect());
+        }
+    }
+    rows
+}
+
+fn value(column: &arrow_array::ArrayRef, row: usize) -> String {
+    if column.is_null(row) {
+        return "\\N".into();
+    }
+    let options = FormatOptions::default().with_null("NULL");
+    let shown = |column: &arrow_array::ArrayRef, row| {
+        ArrayFormatter::try_new(column, &options)
+            .expect("columns can be shown")
+            .value(row)
+            .to_string()
+    };
+    match column.data_type() {
+        DataType::Boolean => u8::from(column.as_boolean().value(row)).to_string(),
+        DataType::Float64 => column.as_primitive::<Float64Type>().value(row).to_string(),
+        DataType::Float32 => column.as_primitive::<Float32Type>().value(row).to_string(),
+        DataType::Timestamp(_, _) => column.as_primitive::<TimestampMicrosecondType>().value(row).to_string(),
+        DataType::List(_) => {
+            let items = column.as_list::<i32>().value(row);
+            let items: Vec<String> = (0..items.len()).map(|item| shown(&items, item)).collect();
+            items.join(",")
+        }
+        DataType::FixedSizeBinary(16) => {
+            let hex = shown(column, row);
+            [&hex[0..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..32]].join("-")
+        }
+        _ => shown(column, row),
+    }
+}
+
+/// Compares multisets; floats may differ by rounding, since PostgreSQL's own sums depend on order.
+fn difference(table: &PlannedTable, ours: &[Vec<String>], theirs: &[Vec<String>]) -> Option<String> {
+    let types: Vec<&ColumnType> = table.output.columns.iter().map(|c| &c.column_type).collect();
+    let key = |row: &[String]| -> String {
+        let parts = row.iter().zip(&types).map(|(value, column_type)| match column_type {
+            ColumnType::Float | ColumnType::Double if value != "\\N" => {
+                let number: f64 = value.parse().unwrap_or(f64::NAN);
+                // Nine digits, with what is near zero taken as zero.
+                let number = if number.abs() < 1e-9 { 0.0 } else { number };
+                format!("{number:.8e}")
+            }
+            _ => value.clone(),
+        });
+        parts.collect::<Vec<_>>().join("\t")
+    };
+    let mut counts: BTreeMap<String, i64> = BTreeMap::new();
+    ours.iter().for_each(|row| *counts.entry(key(row)).or_insert(0) += 1);
+    theirs.iter().for_each(|row| *counts.entry(key(row)).or_insert(0) -= 1);
+    counts.retain(|_, count| *count != 0);
+    let lines = counts.iter().take(6).map(|(row, count)| {
+        let side = if *count > 0 { "only ours  " } else { "only theirs" };
+        format!("  {side} {row}")
+    });
+    (!counts.is_empty()).then(|| {
+        let lines: Vec<String> = lines.collect();
+        format!(
+            "  {} rows ours, {} theirs\n{}",
+            ours.len(),
+            theirs.len(),
+            lines.join("\n")
+        )
+    })
+}

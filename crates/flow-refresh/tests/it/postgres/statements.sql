@@ -1,0 +1,156 @@
+-- Expressions
+SELECT id, n + k AS a, n - k AS b, n * k AS c, n / 7 AS d, n % 7 AS e, -n AS f, abs(n) AS g FROM bronze.f
+SELECT id, d + 1 AS a, d - d AS b, d * 2 AS c, d / 3 AS e, d * d AS f, -d AS g, abs(d) AS h FROM bronze.f
+SELECT id, d * 1.1 AS a, d + 0.005 AS b, n * 1.5 AS c, n + 0.5 AS e FROM bronze.f
+SELECT id, x + r AS a, x * 2 AS b, x / 3 AS c, x - d AS e, sqrt(abs(x)) AS f, floor(x) AS g, ceil(x) AS h FROM bronze.f
+SELECT x::int AS a, r::bigint AS b, d::int AS c, d::numeric(10,1) AS e, d::numeric(14,4) AS f, n::double precision AS g, d::double precision AS h FROM bronze.f
+SELECT d / n AS a, n / d AS b FROM bronze.f WHERE n <> 0 AND d <> 0
+SELECT n::text AS a, s::text AS b, k::text || '-' || s AS c, b::text AS e, day::text AS f, u::text AS g FROM bronze.f
+SELECT t::date AS a, z::date AS b, day::timestamp AS c, date_trunc('hour', t) AS e, date_trunc('month', z) AS f, t::time AS g FROM bronze.f
+SELECT extract(year FROM t)::int AS a, extract(month FROM day)::int AS b, extract(dow FROM t)::int AS c, extract(hour FROM z)::int AS e FROM bronze.f
+SELECT t + INTERVAL '1 day' AS a, z - INTERVAL '2 hours' AS b, day + INTERVAL '1 month' AS c FROM bronze.f
+SELECT upper(s) AS a, length(s) AS b, substr(s, 2, 2) AS c, trim(s) AS e, replace(s, 'b', 'c') AS f, left(s, 1) AS g, s || 'x' AS h, coalesce(s, 'none') AS i FROM bronze.f
+SELECT CASE WHEN k > 0 THEN 'p' WHEN k < 0 THEN 'm' ELSE s END AS a, CASE k WHEN 1 THEN n WHEN 2 THEN -n END AS b, nullif(k, 1) AS c, greatest(k, n) AS e FROM bronze.f
+SELECT CASE WHEN n <> 0 THEN 100 / n END AS a FROM bronze.f
+SELECT id, 2147483647 + k::bigint AS a, 7 / 2 AS b, -7 / 2 AS c, -7 % 3 AS e, 7.0 / 2 AS f, 2 * 3.5 AS g FROM bronze.f
+SELECT round(d, 1) AS a, trunc(x) AS b, sign(x) AS c FROM bronze.f
+-- Conditions
+SELECT id FROM bronze.f WHERE k > 1 OR n < 0
+SELECT id FROM bronze.f WHERE NOT (k = 1 AND g = 2)
+SELECT id FROM bronze.f WHERE k IS DISTINCT FROM g
+SELECT id FROM bronze.f WHERE k IS NOT DISTINCT FROM g
+SELECT id FROM bronze.f WHERE k BETWEEN -1 AND 2 AND x BETWEEN 0 AND 1.5
+SELECT id FROM bronze.f WHERE k IN (1, 2, NULL)
+SELECT id FROM bronze.f WHERE k NOT IN (1, 2)
+SELECT id FROM bronze.f WHERE k NOT IN (1, NULL)
+SELECT id FROM bronze.f WHERE x IN (0, 0.5) OR x NOT IN (1, 2)
+SELECT id FROM bronze.f WHERE s LIKE 'a%' OR s LIKE '%\_%' OR s NOT LIKE '%b%'
+SELECT id FROM bronze.f WHERE b OR k IS NULL
+SELECT id FROM bronze.f WHERE b IS NOT TRUE
+SELECT id, k = g AS a, k > g OR b AS c, NOT b AS e, k IS NULL AS f FROM bronze.f
+SELECT id FROM bronze.f WHERE d::int = 3 OR d::numeric(12,1) = 4.5
+SELECT id FROM bronze.f WHERE x::int = 1
+SELECT id FROM bronze.f WHERE t::date = DATE '2023-11-20' OR t > TIMESTAMP '2023-12-01 00:00:00'
+SELECT id FROM bronze.f WHERE day >= DATE '2022-03-01' AND z < TIMESTAMPTZ '2024-01-01 00:00:00+00'
+SELECT id FROM bronze.f WHERE u = 'a1a1a1a1-a1a1-a1a1-a1a1-a1a1a1a1a1a1'::uuid OR u > 'a3a3a3a3-a3a3-a3a3-a3a3-a3a3a3a3a3a3'::uuid
+-- Joins
+SELECT f.id, d.name FROM bronze.f f JOIN bronze.d d ON f.k = d.k
+SELECT f.id, d.name FROM bronze.f f LEFT JOIN bronze.d d ON f.k = d.k
+SELECT f.id, d.name FROM bronze.f f RIGHT JOIN bronze.d d ON f.k = d.k
+SELECT f.id, d.name FROM bronze.f f FULL JOIN bronze.d d ON f.k = d.k
+SELECT f.id, d.name FROM bronze.f f LEFT JOIN bronze.d d ON f.k = d.k AND d.lim > f.n
+SELECT f.id, d.name FROM bronze.f f RIGHT JOIN bronze.d d ON f.k = d.k AND f.n > 10
+SELECT f.id, d.name FROM bronze.f f FULL JOIN bronze.d d ON f.k = d.k AND f.b
+SELECT f.id, d.name FROM bronze.f f JOIN bronze.d d ON f.k IS NOT DISTINCT FROM d.k
+SELECT f.id, d.name FROM bronze.f f LEFT JOIN bronze.d d ON f.k IS NOT DISTINCT FROM d.k AND f.s = d.name
+SELECT k, id, name FROM bronze.f JOIN bronze.d USING (k)
+SELECT k, id, name FROM bronze.f FULL JOIN bronze.d USING (k)
+SELECT f.id, d.name FROM bronze.f f, bronze.d d WHERE f.n < d.lim AND f.k > d.k
+SELECT f.id, d.name FROM bronze.f f LEFT JOIN bronze.d d ON f.n < d.lim
+SELECT a.id, b.id AS other FROM bronze.f a JOIN bronze.f b ON a.k = b.g AND a.id < b.id
+SELECT a.id, b.name, c.name AS third FROM bronze.f a LEFT JOIN bronze.d b ON a.k = b.k LEFT JOIN bronze.d c ON a.g = c.k AND b.lim > c.lim
+SELECT a.id, b.name, c.id AS third FROM bronze.f a LEFT JOIN (bronze.d b JOIN bronze.f c ON b.lim = c.n) ON a.k = b.k
+SELECT a.id, b.name FROM bronze.f a CROSS JOIN (SELECT name FROM bronze.d WHERE k = 1) b
+SELECT a.id, e.id AS other FROM bronze.f a LEFT JOIN bronze.e e ON a.k = e.k
+SELECT a.id, e.id AS other FROM bronze.f a FULL JOIN bronze.e e ON a.k = e.k
+SELECT a.id, e.id AS other FROM bronze.f a JOIN bronze.e e ON a.k = e.k
+SELECT a.x, count(*) AS c FROM bronze.f a JOIN bronze.f b ON a.x = b.x GROUP BY a.x
+SELECT count(*) AS c FROM bronze.f f LEFT JOIN bronze.d d ON f.k = d.k WHERE d.name IS NULL
+SELECT f.id FROM bronze.f f LEFT JOIN bronze.d d ON f.k = d.k WHERE d.lim > 3 OR f.b
+-- Subqueries
+SELECT id FROM bronze.f WHERE k IN (SELECT k FROM bronze.d)
+SELECT id FROM bronze.f WHERE k NOT IN (SELECT k FROM bronze.d)
+SELECT id FROM bronze.f WHERE k NOT IN (SELECT k FROM bronze.d WHERE k IS NOT NULL)
+SELECT id FROM bronze.f WHERE k NOT IN (SELECT k FROM bronze.d WHERE lim > 1000)
+SELECT id FROM bronze.f WHERE k NOT IN (SELECT k FROM bronze.e)
+SELECT id FROM bronze.f WHERE NOT (k IN (SELECT k FROM bronze.d WHERE k > 0))
+SELECT id FROM bronze.f WHERE n > 0 AND k NOT IN (SELECT k FROM bronze.d WHERE k > 0) AND b
+SELECT id FROM bronze.f f WHERE EXISTS (SELECT 1 FROM bronze.d d WHERE d.k = f.k AND d.lim > f.n)
+SELECT id FROM bronze.f f WHERE NOT EXISTS (SELECT 1 FROM bronze.d d WHERE d.k = f.k)
+SELECT id FROM bronze.f f WHERE EXISTS (SELECT 1 FROM bronze.d d WHERE d.lim > f.n)
+SELECT id FROM bronze.f f WHERE NOT EXISTS (SELECT 1 FROM bronze.d d WHERE d.lim > f.n AND d.k <> f.k)
+SELECT id FROM bronze.f f WHERE b OR EXISTS (SELECT 1 FROM bronze.d d WHERE d.k = f.k)
+SELECT id FROM bronze.f f WHERE b OR NOT EXISTS (SELECT 1 FROM bronze.d d WHERE d.k = f.k)
+SELECT id, EXISTS (SELECT 1 FROM bronze.d d WHERE d.k = f.k) AS a FROM bronze.f f
+SELECT id FROM bronze.f f WHERE EXISTS (SELECT 1 FROM bronze.e)
+SELECT id FROM bronze.f f WHERE k IN (SELECT d.k FROM bronze.d d WHERE d.lim > f.n)
+SELECT id, (SELECT count(*) FROM bronze.d d WHERE d.k = f.k) AS a FROM bronze.f f
+SELECT id, (SELECT sum(lim) FROM bronze.d d WHERE d.k = f.k) AS a FROM bronze.f f
+SELECT id, (SELECT coalesce(sum(lim), 0) + 1 FROM bronze.d d WHERE d.k = f.k) AS a FROM bronze.f f
+SELECT id, (SELECT count(*) + 5 FROM bronze.d d WHERE d.k = f.k) AS a FROM bronze.f f
+SELECT id, (SELECT count(lim) FROM bronze.d d WHERE d.k = f.k AND d.lim > 0) AS a FROM bronze.f f
+SELECT id, (SELECT CASE WHEN count(*) = 0 THEN 'none' ELSE max(name) END FROM bronze.d d WHERE d.k = f.k) AS a FROM bronze.f f
+SELECT id, (SELECT max(name) FROM bronze.d) AS a FROM bronze.f
+SELECT id, (SELECT max(id) FROM bronze.e) AS a FROM bronze.f
+SELECT id FROM bronze.f WHERE n > (SELECT avg(n) FROM bronze.f)
+SELECT id FROM bronze.f f WHERE n = (SELECT max(n) FROM bronze.f i WHERE i.k = f.k)
+SELECT id FROM bronze.f f WHERE (SELECT count(*) FROM bronze.d d WHERE d.k = f.k) = 0
+SELECT id FROM bronze.f f WHERE n > (SELECT count(*) FROM bronze.d d WHERE d.k = f.k AND d.lim < f.n)
+-- Aggregates
+SELECT k, count(*) AS a, count(n) AS b, sum(n) AS c, avg(n) AS e, min(n) AS f, max(n) AS g FROM bronze.f GROUP BY k
+SELECT k, sum(d) AS a, avg(d) AS b, min(d) AS c, max(d) AS e FROM bronze.f GROUP BY k
+SELECT k, sum(x) AS a, avg(x) AS b, min(x) AS c, max(x) AS e, avg(r) AS f, min(r) AS g FROM bronze.f GROUP BY k
+SELECT k, var_pop(x) AS a, var_samp(x) AS b, stddev_pop(x) AS c, stddev(x) AS e, stddev_samp(n) AS f, var_samp(d) AS g FROM bronze.f GROUP BY k
+SELECT k, g, min(s) AS a, max(s) AS b, min(t) AS c, max(z) AS e, min(day) AS f, bool_and(b) AS h, bool_or(b) AS i FROM bronze.f GROUP BY k, g
+SELECT count(*) AS a, sum(n) AS b, avg(x) AS c, max(s) AS e FROM bronze.f
+SELECT count(*) AS a, sum(n) AS b, avg(x) AS c, max(s) AS e, var_pop(x) AS f, sum(d) AS g FROM bronze.e
+SELECT k, count(*) AS a FROM bronze.e GROUP BY k
+SELECT count(DISTINCT k) AS a, count(DISTINCT s) AS b, sum(DISTINCT n) AS c, avg(DISTINCT d) AS e, count(DISTINCT x) AS f FROM bronze.f
+SELECT k, count(DISTINCT g) AS a, sum(DISTINCT n) AS b, sum(n) AS c, max(DISTINCT s) AS e FROM bronze.f GROUP BY k
+SELECT k, count(*) FILTER (WHERE n > 0) AS a, sum(n) FILTER (WHERE b) AS b, avg(x) FILTER (WHERE g = 1) AS c FROM bronze.f GROUP BY k
+SELECT k, sum(n) AS a FROM bronze.f GROUP BY k HAVING sum(n) > 0 AND count(*) > 2
+SELECT count(*) AS a FROM bronze.f HAVING count(*) > 1000
+SELECT k + g AS a, sum(n) * 100 AS b, count(*) + 1 AS c FROM bronze.f GROUP BY k + g
+SELECT sum(CASE WHEN b THEN n ELSE 0 END) AS a, sum(CASE WHEN b THEN x END) AS b FROM bronze.f
+SELECT x, count(*) AS a FROM bronze.f GROUP BY x
+SELECT k, s, count(*) AS a FROM bronze.f GROUP BY GROUPING SETS ((k), (s), ())
+SELECT k, g, count(*) AS a, sum(n) AS b FROM bronze.f GROUP BY ROLLUP (k, g)
+SELECT k, g, sum(d) AS b, grouping(k) AS c FROM bronze.f GROUP BY CUBE (k, g)
+SELECT sum(f.n) AS a FROM bronze.f f FULL JOIN bronze.d d ON f.k = d.k AND false
+SELECT date_trunc('month', t) AS a, count(*) AS b, sum(d) AS c FROM bronze.f GROUP BY date_trunc('month', t)
+SELECT k, string_agg(s, ',' ORDER BY s, id) AS a FROM bronze.f GROUP BY k
+SELECT k, string_agg(DISTINCT s, ',' ORDER BY s) AS a FROM bronze.f GROUP BY k
+SELECT k, array_agg(n ORDER BY n) AS a FROM bronze.f GROUP BY k
+SELECT d.name, count(f.id) AS a, sum(f.d * d.w) AS b FROM bronze.d d LEFT JOIN bronze.f f ON f.k = d.k GROUP BY d.name
+SELECT max(c) AS a, min(c) AS b, sum(c) AS e FROM (SELECT k, count(*) AS c FROM bronze.f GROUP BY k) q
+SELECT u, count(*) AS a FROM bronze.f GROUP BY u
+-- Sets
+SELECT DISTINCT k, g FROM bronze.f
+SELECT DISTINCT s, b FROM bronze.f
+SELECT k FROM bronze.f UNION SELECT k FROM bronze.d
+SELECT k FROM bronze.f UNION ALL SELECT k FROM bronze.d
+SELECT k, s FROM bronze.f INTERSECT SELECT k, name FROM bronze.d
+SELECT k, s FROM bronze.f EXCEPT SELECT k, name FROM bronze.d
+SELECT k FROM bronze.d EXCEPT SELECT k FROM bronze.e
+SELECT n FROM bronze.f UNION SELECT d FROM bronze.f
+SELECT x FROM bronze.f INTERSECT SELECT r FROM bronze.f
+(SELECT k FROM bronze.f UNION ALL SELECT g FROM bronze.f) EXCEPT SELECT k FROM bronze.d WHERE k > 1
+VALUES (1, 'a'), (2, NULL), (NULL, 'c')
+-- Windows
+SELECT id, row_number() OVER (PARTITION BY k ORDER BY n, id, s, x, d, t, z, g, r, day, b, u) AS a FROM bronze.f
+SELECT id, rank() OVER (PARTITION BY k ORDER BY g) AS a, dense_rank() OVER (PARTITION BY k ORDER BY g) AS b, percent_rank() OVER (ORDER BY g) AS c, cume_dist() OVER (ORDER BY g) AS e FROM bronze.f
+SELECT id, sum(n) OVER (PARTITION BY k) AS a, avg(x) OVER (PARTITION BY k) AS b, count(*) OVER () AS c FROM bronze.f
+SELECT id, sum(n) OVER (PARTITION BY k ORDER BY g) AS a, count(n) OVER (ORDER BY g DESC) AS b, max(x) OVER (ORDER BY g) AS c FROM bronze.f
+SELECT n, d, lag(d) OVER (PARTITION BY k ORDER BY n, d) AS a, lead(d, 2) OVER (PARTITION BY k ORDER BY n, d) AS b FROM (SELECT DISTINCT k, n, d FROM bronze.f) q
+SELECT n, first_value(d) OVER (PARTITION BY k ORDER BY n, d) AS a, last_value(d) OVER (PARTITION BY k ORDER BY n, d ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS b FROM (SELECT DISTINCT k, n, d FROM bronze.f) q
+SELECT n, sum(d) OVER (ORDER BY n, d ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING) AS a, min(n) OVER (ORDER BY n, d ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS b, avg(d) OVER (ORDER BY n, d ROWS 3 PRECEDING) AS c FROM (SELECT DISTINCT n, d FROM bronze.f) q
+SELECT n, sum(x) OVER (ORDER BY n RANGE BETWEEN 10 PRECEDING AND 10 FOLLOWING) AS a FROM bronze.f
+SELECT id, ntile(4) OVER (ORDER BY n, d) AS a FROM (SELECT DISTINCT id, n, d FROM bronze.f WHERE n IS NOT NULL AND d IS NOT NULL) q
+SELECT id, s FROM (SELECT id, s, row_number() OVER (PARTITION BY k ORDER BY n DESC, d, id, s, t, x) AS r FROM bronze.f) q WHERE r = 1
+SELECT id, s FROM (SELECT id, s, row_number() OVER (PARTITION BY k ORDER BY n DESC, d, id, s, t, x) AS r FROM bronze.f) q WHERE r = 2
+SELECT id, s FROM (SELECT id, s, rank() OVER (PARTITION BY k ORDER BY g DESC) AS r FROM bronze.f) q WHERE r <= 2
+SELECT k, sum(n) AS a, rank() OVER (ORDER BY sum(n) DESC) AS b FROM bronze.f GROUP BY k
+-- Limits
+SELECT n, d FROM bronze.f ORDER BY n DESC, d LIMIT 7
+SELECT n, d FROM bronze.f ORDER BY n, d LIMIT 7 OFFSET 5
+SELECT n FROM bronze.f ORDER BY n NULLS FIRST LIMIT 30
+SELECT count(*) AS a, sum(n) AS b FROM (SELECT n FROM bronze.f ORDER BY n LIMIT 20) q
+SELECT id FROM bronze.f WHERE k IN (SELECT k FROM bronze.d ORDER BY lim DESC, k, name, w LIMIT 2)
+SELECT s FROM bronze.f ORDER BY length(s) DESC, s LIMIT 9
+SELECT x FROM bronze.f ORDER BY x DESC LIMIT 30
+-- Common table expressions
+WITH q AS (SELECT k, count(*) AS c FROM bronze.f GROUP BY k) SELECT a.k, a.c, b.c AS other FROM q a JOIN q b ON a.c = b.c
+WITH a AS (SELECT k, n FROM bronze.f WHERE b), c AS (SELECT k, sum(n) AS s FROM a GROUP BY k) SELECT a.n, c.s FROM a LEFT JOIN c ON a.k = c.k
+WITH f AS (SELECT * FROM bronze.f WHERE n > 0) SELECT id, s FROM f WHERE k IS NULL
+SELECT 1 AS one WHERE 1 = 0
+SELECT 1 AS one, 'x' AS two, 1.5 AS three, true AS four
