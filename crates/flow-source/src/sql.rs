@@ -1,6 +1,5 @@
 //! Plain SQL for catalogs and administration, through `tokio-postgres`.
 
-use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Row};
 
@@ -126,9 +125,4 @@ impl Sql {
     ) -> Result<Row, SourceError> {
         self.client.query_one(sql, params).await.map_err(|e| self.failed(operation, e))
     }
-}
-
-/// Says whether a statement failed with this SQLSTATE.
-pub(crate) fn has_state(error: &SourceError, state: &SqlState) -> bool {
-    matches!(error, SourceError::Sql { error, .. } if error.sqlstate == state.code())
 }
