@@ -114,7 +114,6 @@ impl Catalog {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Connection> {
         let guard = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         if !guard.is_autocommit()
-           
             && let Err(error) = guard.execute_batch("ROLLBACK")
         {
             tracing::error!(%error, "cannot roll back an abandoned catalog transaction");
@@ -195,7 +194,9 @@ impl Catalog {
     }
 
     pub(crate) fn source_progress(&self, source_id: &str) -> Result<Option<(Lsn, Epoch)>, LakeError> {
-        self.read("read a source's position", |connection| progress_of(connection, source_id))
+        self.read("read a source's position", |connection| {
+            progress_of(connection, source_id)
+        })
     }
 
     pub(crate) fn advance(&self, source_id: &str, lsn: Lsn, epoch: Epoch) -> Result<(), LakeError> {
@@ -204,7 +205,9 @@ impl Catalog {
 
     /// Is the snapshot that an attempt made in a table, if the attempt was committed.
     pub(crate) fn committed(&self, table_uuid: &str, attempt_id: &str) -> Result<Option<i64>, LakeError> {
-        self.read("look for a commit", |connection| committed(connection, table_uuid, attempt_id))
+        self.read("look for a commit", |connection| {
+            committed(connection, table_uuid, attempt_id)
+        })
     }
 
     /// Lists recorded metadata files that expired before `before` and that no table points to.

@@ -124,18 +124,20 @@ fn commit(shared: &Shared, sealed: &[Sealed], progress: &Progress) -> Result<Com
         to_lsn: progress.to_lsn,
         advance: progress.advance,
     };
-    Ok(match shared.catalog.swap(&swaps, Some(&record), shared.clock.now_us())? {
-        SwapOutcome::Committed => {
-            for one in sealed {
-                shared.versions.retire(&one.base_metadata_location);
+    Ok(
+        match shared.catalog.swap(&swaps, Some(&record), shared.clock.now_us())? {
+            SwapOutcome::Committed => {
+                for one in sealed {
+                    shared.versions.retire(&one.base_metadata_location);
+                }
+                CommitOutcome::Committed
             }
-            CommitOutcome::Committed
-        }
-        SwapOutcome::Conflict(indexes) => CommitOutcome::Conflict {
-            tables: indexes.into_iter().map(|index| sealed[index].table.clone()).collect(),
+            SwapOutcome::Conflict(indexes) => CommitOutcome::Conflict {
+                tables: indexes.into_iter().map(|index| sealed[index].table.clone()).collect(),
+            },
+            SwapOutcome::Unknown(error) => CommitOutcome::Unknown { error },
         },
-        SwapOutcome::Unknown(error) => CommitOutcome::Unknown { error },
-    })
+    )
 }
 
 enum Prepared {
@@ -153,7 +155,11 @@ fn prepare(shared: &Shared, sealed: &Sealed) -> Result<Prepared, LakeError> {
     if let Some(version) = shared.versions.get(&sealed.metadata_location) {
         return Ok(Prepared::Ready(version));
     }
-    if shared.catalog.committed(&sealed.table_uuid, &sealed.attempt_id)?.is_some() {
+    if shared
+        .catalog
+        .committed(&sealed.table_uuid, &sealed.attempt_id)?
+        .is_some()
+    {
         return Ok(Prepared::Committed);
     }
     let base_path = files::local_path(&sealed.base_metadata_location);

@@ -61,11 +61,12 @@ fn create(
     let location = table_location(shared, name)?;
     properties.insert(schema::KEY_PROPERTY.to_owned(), schema::key_property(table_schema));
     let iceberg = schema::to_iceberg(name, table_schema)?;
-    let metadata = new_metadata(&location, &iceberg, &properties, shared.clock.now_us() / 1000)
-        .map_err(|source| LakeError::Json {
+    let metadata = new_metadata(&location, &iceberg, &properties, shared.clock.now_us() / 1000).map_err(|source| {
+        LakeError::Json {
             action: "make table metadata",
             source,
-        })?;
+        }
+    })?;
     for folder in ["data", "metadata"] {
         files::make_dirs(&files::local_path(&format!("{location}/{folder}")))?;
     }
@@ -93,7 +94,9 @@ fn create(
 fn table_location(shared: &Shared, name: &TableName) -> Result<String, LakeError> {
     let directories = [files::directory_name(&name.schema), files::directory_name(&name.name)];
     let too_long = name.schema.len().max(name.name.len()) > NAME_BYTES_MAX
-        || directories.iter().any(|directory| directory.len() > DIRECTORY_BYTES_MAX);
+        || directories
+            .iter()
+            .any(|directory| directory.len() > DIRECTORY_BYTES_MAX);
     let empty = name.name.is_empty() || name.schema.split('.').any(str::is_empty);
     if too_long || empty {
         return Err(LakeError::Unsupported {

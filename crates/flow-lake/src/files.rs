@@ -152,7 +152,11 @@ mod tests {
         let path = dir.path().join("x");
         for content in ["first", "second"] {
             let bytes = Bytes::from_static(content.as_bytes());
-            replace(&NewFile { path: path.clone(), bytes }).expect("replaced");
+            replace(&NewFile {
+                path: path.clone(),
+                bytes,
+            })
+            .expect("replaced");
             assert_eq!(fs::read_to_string(&path).expect("read"), content);
         }
         assert_eq!(fs::read_dir(dir.path()).expect("listed").count(), 1);

@@ -35,12 +35,7 @@ pub(crate) struct Retention {
 ///
 /// The oldest snapshot of each minute stays, so that a choice made once is not revised while
 /// snapshots grow older one by one.
-pub(crate) fn trim(
-    snapshots: &[(i64, i64)],
-    retention: Retention,
-    now_ms: i64,
-    protected: &BTreeSet<i64>,
-) -> Vec<i64> {
+pub(crate) fn trim(snapshots: &[(i64, i64)], retention: Retention, now_ms: i64, protected: &BTreeSet<i64>) -> Vec<i64> {
     let older = snapshots.len().saturating_sub(retention.newest.max(1));
     let horizon = now_ms.saturating_sub(i64::try_from(retention.keep_for.as_millis()).unwrap_or(i64::MAX));
     let mut slot = None;
@@ -94,11 +89,16 @@ mod tests {
     #[test]
     fn trimming_step_by_step_keeps_one_a_minute() {
         // A commit a second for three hours, trimmed at each commit, as a service does.
-        let retention = Retention { newest: 200, keep_for: HOUR };
+        let retention = Retention {
+            newest: 200,
+            keep_for: HOUR,
+        };
         let mut kept: Vec<(i64, i64)> = Vec::new();
         for second in 0..3 * 3600 {
             kept.push((second, second * 1000));
-            let removed: BTreeSet<i64> = trim(&kept, retention, second * 1000, &BTreeSet::new()).into_iter().collect();
+            let removed: BTreeSet<i64> = trim(&kept, retention, second * 1000, &BTreeSet::new())
+                .into_iter()
+                .collect();
             kept.retain(|(id, _)| !removed.contains(id));
             assert!(kept.len() <= 200 + 61, "{} kept", kept.len());
         }

@@ -94,9 +94,7 @@ impl Shared {
 /// Makes the warehouse and gives its absolute path.
 fn make_warehouse(path: &Path) -> Result<PathBuf, LakeError> {
     files::make_dirs(path)?;
-    let path = path
-        .canonicalize()
-        .map_err(|e| LakeError::file("resolve", path, e))?;
+    let path = path.canonicalize().map_err(|e| LakeError::file("resolve", path, e))?;
     match path.to_str() {
         Some(_) => Ok(path),
         None => Err(LakeError::Options {
@@ -237,8 +235,8 @@ fn set_properties(
             updates: properties.clone().into_iter().collect(),
         };
         let base = table.metadata_location();
-        let (version, _) = metadata::apply(&table.version, base, [update])
-            .map_err(LakeError::iceberg("set properties", name))?;
+        let (version, _) =
+            metadata::apply(&table.version, base, [update]).map_err(LakeError::iceberg("set properties", name))?;
         let next = metadata::next_location(table.location(), base, Uuid::new_v4());
         files::write_together(&[metadata::to_file(&next, &version.metadata)?])?;
         let swap = Swap {

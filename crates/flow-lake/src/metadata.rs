@@ -92,7 +92,11 @@ impl Versions {
     }
 
     /// Lists the manifests of a version's current snapshot. Blocks.
-    pub(crate) fn manifests(&self, location: &str, metadata: &TableMetadata) -> Result<Arc<Vec<ManifestFile>>, LakeError> {
+    pub(crate) fn manifests(
+        &self,
+        location: &str,
+        metadata: &TableMetadata,
+    ) -> Result<Arc<Vec<ManifestFile>>, LakeError> {
         if let Some(manifests) = self.get(location).and_then(|version| version.manifests) {
             return Ok(manifests);
         }
@@ -185,7 +189,10 @@ mod tests {
     fn metadata_files_count_up() {
         let check = |base: &str, number: &str| {
             let next = next_location("/t", base, uuid::Uuid::nil());
-            assert_eq!(next, format!("/t/metadata/{number}-{}.metadata.json", uuid::Uuid::nil()));
+            assert_eq!(
+                next,
+                format!("/t/metadata/{number}-{}.metadata.json", uuid::Uuid::nil())
+            );
         };
         check("/t/metadata/00000-0a.metadata.json", "00001");
         check("/t/metadata/99999-0a.metadata.json", "100000");

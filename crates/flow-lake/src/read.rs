@@ -44,7 +44,9 @@ fn describe(table: &Table) -> Result<LakeTable, LakeError> {
         flow_core::arrow::arrow_schema(&table.table_schema()?)
     } else {
         let schema = iceberg::arrow::schema_to_arrow_schema(table.metadata().current_schema());
-        schema.map_err(LakeError::iceberg("map the schema", table.name()))?.into()
+        schema
+            .map_err(LakeError::iceberg("map the schema", table.name()))?
+            .into()
     };
     let info = |snapshot: &SnapshotRef| SnapshotInfo {
         snapshot_id: snapshot.snapshot_id(),

@@ -74,7 +74,11 @@ pub(crate) fn to_iceberg(table: &TableName, schema: &TableSchema) -> Result<Sche
     }
     let key = || schema.key.iter().filter_map(|index| schema.columns.get(*index));
     let identifies = key().all(|column| column.required && column.column_type.can_identify());
-    let identifiers: Vec<i32> = if identifies { key().map(|c| c.field_id).collect() } else { Vec::new() };
+    let identifiers: Vec<i32> = if identifies {
+        key().map(|c| c.field_id).collect()
+    } else {
+        Vec::new()
+    };
     Schema::builder()
         .with_schema_id(0)
         .with_fields(fields)
@@ -165,7 +169,11 @@ pub(crate) fn from_iceberg(
 pub(crate) fn to_parquet(schema: &TableSchema) -> Result<SchemaDescriptor, parquet::errors::ParquetError> {
     let mut fields = Vec::with_capacity(schema.columns.len());
     for column in &schema.columns {
-        let repetition = if column.required { Repetition::REQUIRED } else { Repetition::OPTIONAL };
+        let repetition = if column.required {
+            Repetition::REQUIRED
+        } else {
+            Repetition::OPTIONAL
+        };
         let field = match &column.column_type {
             ColumnType::List(element) => {
                 let element_id = column.element_id.unwrap_or_default();
@@ -202,7 +210,10 @@ fn parquet_scalar(
     repetition: Repetition,
 ) -> Result<ParquetType, parquet::errors::ParquetError> {
     let unit = TimeUnit::MICROS;
-    let timestamp = |is_adjusted_to_u_t_c| LogicalType::Timestamp { is_adjusted_to_u_t_c, unit };
+    let timestamp = |is_adjusted_to_u_t_c| LogicalType::Timestamp {
+        is_adjusted_to_u_t_c,
+        unit,
+    };
     let (physical, logical, length) = match column_type {
         ColumnType::Boolean => (PhysicalType::BOOLEAN, None, -1),
         ColumnType::Int => (PhysicalType::INT32, None, -1),
@@ -223,7 +234,10 @@ fn parquet_scalar(
         }
         ColumnType::Date => (PhysicalType::INT32, Some(LogicalType::Date), -1),
         ColumnType::Time => {
-            let logical = LogicalType::Time { is_adjusted_to_u_t_c: false, unit };
+            let logical = LogicalType::Time {
+                is_adjusted_to_u_t_c: false,
+                unit,
+            };
             (PhysicalType::INT64, Some(logical), -1)
         }
         ColumnType::Timestamp => (PhysicalType::INT64, Some(timestamp(false)), -1),
@@ -271,7 +285,14 @@ mod tests {
             columns: vec![
                 column("f", ColumnType::Double, true),
                 column("l", ColumnType::List(Box::new(ColumnType::Uuid)), false),
-                column("d", ColumnType::Decimal { precision: 38, scale: 9 }, true),
+                column(
+                    "d",
+                    ColumnType::Decimal {
+                        precision: 38,
+                        scale: 9,
+                    },
+                    true,
+                ),
             ],
             key: vec![2, 0],
         };
@@ -280,6 +301,9 @@ mod tests {
         let iceberg = to_iceberg(&table, &schema).expect("mapped");
         assert_eq!(iceberg.identifier_field_ids().count(), 0, "a float is in the key");
         let properties = HashMap::from([(KEY_PROPERTY.to_owned(), key_property(&schema))]);
-        assert_eq!(from_iceberg(&table, &iceberg, &properties).expect("mapped back"), schema);
+        assert_eq!(
+            from_iceberg(&table, &iceberg, &properties).expect("mapped back"),
+            schema
+        );
     }
 }

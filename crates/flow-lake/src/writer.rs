@@ -79,7 +79,9 @@ impl WriterState {
         let path = self.path(file);
         let encoder = match &mut self.current {
             Some(encoder) => encoder,
-            None => self.current.insert(FileEncoder::create(self.shape.clone(), path.clone())?),
+            None => self
+                .current
+                .insert(FileEncoder::create(self.shape.clone(), path.clone())?),
         };
         let position = encoder.rows();
         encoder.write(batch)?;
@@ -95,7 +97,11 @@ impl WriterState {
 
     fn finish(mut self) -> Result<Vec<WrittenFile>, LakeError> {
         self.close()?;
-        if let Some(parent) = self.finished.first().and_then(|f| std::path::Path::new(&f.path).parent()) {
+        if let Some(parent) = self
+            .finished
+            .first()
+            .and_then(|f| std::path::Path::new(&f.path).parent())
+        {
             files::sync_dir(parent)?;
         }
         Ok(self.finished)
@@ -193,7 +199,10 @@ impl Lake {
         first_file_number: u32,
         deletes: Vec<(Arc<str>, u64)>,
     ) -> Result<Vec<WrittenFile>, LakeError> {
-        let path = format!("{}-{first_file_number}-deletes.parquet", stem(table, operation, attempt));
+        let path = format!(
+            "{}-{first_file_number}-deletes.parquet",
+            stem(table, operation, attempt)
+        );
         blocking::run(move || deletes::write(path, &deletes)).await
     }
 }

@@ -37,7 +37,10 @@ impl<T> Sender<T> {
 /// Makes a stream that `readers` senders fill.
 pub(super) fn channel<T: Send + 'static>(
     readers: usize,
-) -> (Vec<Sender<T>>, impl Stream<Item = Result<T, LakeError>> + Send + 'static) {
+) -> (
+    Vec<Sender<T>>,
+    impl Stream<Item = Result<T, LakeError>> + Send + 'static,
+) {
     let (sender, receiver) = mpsc::channel(BATCHES_MAX);
     let senders = (0..readers).map(|_| Sender(sender.clone())).collect();
     let stream = futures::stream::unfold(Some((receiver, readers)), next);

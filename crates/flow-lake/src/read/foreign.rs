@@ -24,13 +24,21 @@ pub(super) fn read(
         .and_then(|schema| iceberg::arrow::schema_to_arrow_schema(&schema))
         .map_err(LakeError::iceberg("map the schema", table.name()))?;
     let wanted: SchemaRef = match projection {
-        Some(indexes) => schema.project(&indexes).map_err(LakeError::arrow("choose columns", table.name()))?.into(),
+        Some(indexes) => schema
+            .project(&indexes)
+            .map_err(LakeError::arrow("choose columns", table.name()))?
+            .into(),
         None => Arc::new(schema.clone()),
     };
     // The library counts no rows without a column, so a scan of none reads the first.
     let names = match wanted.fields().first() {
         Some(_) => wanted.fields().iter().map(|field| field.name().clone()).collect(),
-        None => schema.fields().first().map(|field| field.name().clone()).into_iter().collect(),
+        None => schema
+            .fields()
+            .first()
+            .map(|field| field.name().clone())
+            .into_iter()
+            .collect(),
     };
     let (senders, stream) = channel::channel(1);
     for sender in senders {
@@ -99,10 +107,12 @@ fn run(
 fn shape(table: &Table, batch: &RecordBatch, wanted: &SchemaRef) -> Result<RecordBatch, LakeError> {
     let mut columns = Vec::with_capacity(wanted.fields().len());
     for field in wanted.fields() {
-        let column = batch.column_by_name(field.name()).ok_or_else(|| LakeError::Unsupported {
-            table: table.name().to_string(),
-            reason: format!("the scan left out column '{}'", field.name()),
-        })?;
+        let column = batch
+            .column_by_name(field.name())
+            .ok_or_else(|| LakeError::Unsupported {
+                table: table.name().to_string(),
+                reason: format!("the scan left out column '{}'", field.name()),
+            })?;
         columns.push(if column.data_type() == field.data_type() {
             column.clone()
         } else {

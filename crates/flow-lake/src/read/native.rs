@@ -71,19 +71,17 @@ fn field_id(field: &Field) -> Option<i32> {
 }
 
 impl Scan {
-    fn new(
-        table: &Table,
-        snapshot_id: i64,
-        plan: ScanPlan,
-        projection: Option<Vec<usize>>,
-    ) -> Result<Scan, LakeError> {
+    fn new(table: &Table, snapshot_id: i64, plan: ScanPlan, projection: Option<Vec<usize>>) -> Result<Scan, LakeError> {
         let metadata = table.metadata();
         let iceberg = snapshot_of(table, snapshot_id)?
             .schema(metadata)
             .map_err(LakeError::iceberg("find a snapshot's schema", table.name()))?;
         let whole = arrow_schema(&schema::from_iceberg(table.name(), &iceberg, metadata.properties())?);
         let wanted = match projection {
-            Some(indexes) => whole.project(&indexes).map_err(LakeError::arrow("choose columns", table.name()))?.into(),
+            Some(indexes) => whole
+                .project(&indexes)
+                .map_err(LakeError::arrow("choose columns", table.name()))?
+                .into(),
             None => whole.clone(),
         };
         Ok(Scan {
@@ -118,11 +116,11 @@ impl Scan {
         let footer = ArrowReaderMetadata::load(&handle, options.clone()).map_err(failed())?;
         let roots = self.roots(location, &footer)?;
         // A file of exactly these columns decodes into their types at once.
-        let footer = match ArrowReaderMetadata::try_new(footer.metadata().clone(), options.with_schema(self.whole.clone()))
-        {
-            Ok(exact) if roots.exact => exact,
-            _ => footer,
-        };
+        let footer =
+            match ArrowReaderMetadata::try_new(footer.metadata().clone(), options.with_schema(self.whole.clone())) {
+                Ok(exact) if roots.exact => exact,
+                _ => footer,
+            };
         let rows = u64::try_from(footer.metadata().file_metadata().num_rows()).unwrap_or(0);
         let no_deletes = Vec::new();
         let deleted = self.deleted.get(location).unwrap_or(&no_deletes);
@@ -206,5 +204,7 @@ fn batch_rows(footer: &ParquetMetaData) -> usize {
     let bytes: i64 = footer.row_groups().iter().map(|group| group.total_byte_size()).sum();
     let rows = footer.file_metadata().num_rows().max(1);
     let row_bytes = u64::try_from(bytes / rows).unwrap_or(0).max(1);
-    usize::try_from(BATCH_BYTES / row_bytes).unwrap_or(BATCH_ROWS).clamp(1, BATCH_ROWS)
+    usize::try_from(BATCH_BYTES / row_bytes)
+        .unwrap_or(BATCH_ROWS)
+        .clamp(1, BATCH_ROWS)
 }

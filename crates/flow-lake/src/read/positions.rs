@@ -34,11 +34,10 @@ pub(super) fn load(plan: &ScanPlan) -> Result<DeletedPositions, LakeError> {
             .map_err(LakeError::parquet("read", &file.path))?;
         for batch in reader {
             let batch = batch.map_err(LakeError::arrow("read the deletes", &file.path))?;
-            add(&mut deleted, &batch, file.sequence_number)
-                .ok_or_else(|| LakeError::Unsupported {
-                    table: file.path.clone(),
-                    reason: "it is not a position-delete file".to_owned(),
-                })?;
+            add(&mut deleted, &batch, file.sequence_number).ok_or_else(|| LakeError::Unsupported {
+                table: file.path.clone(),
+                reason: "it is not a position-delete file".to_owned(),
+            })?;
         }
     }
     let sorted = deleted.into_iter().map(|(path, (_, mut positions))| {

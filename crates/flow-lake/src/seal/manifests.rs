@@ -52,12 +52,7 @@ struct Builder<'a> {
 }
 
 /// Builds the snapshot's manifests. Blocks.
-pub(super) fn write(
-    shared: &Shared,
-    table: &Table,
-    plan: &Plan,
-    snapshot_id: i64,
-) -> Result<ManifestSet, LakeError> {
+pub(super) fn write(shared: &Shared, table: &Table, plan: &Plan, snapshot_id: i64) -> Result<ManifestSet, LakeError> {
     let metadata = table.metadata();
     let base = shared.versions.manifests(table.metadata_location(), metadata)?;
     let mut builder = Builder {
@@ -80,7 +75,9 @@ pub(super) fn write(
         if !added.is_empty() {
             let kept = added.clone();
             manifests.push(builder.manifest(content, |writer| {
-                added.into_iter().try_for_each(|file| writer.add_file(file, UNASSIGNED_SEQUENCE_NUMBER))
+                added
+                    .into_iter()
+                    .try_for_each(|file| writer.add_file(file, UNASSIGNED_SEQUENCE_NUMBER))
             })?);
             files.extend(kept);
         }
@@ -238,7 +235,9 @@ struct Buffer(Arc<Mutex<Vec<u8>>>);
 
 impl Buffer {
     fn take(&self) -> Bytes {
-        Bytes::from(std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+        Bytes::from(std::mem::take(
+            &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner),
+        ))
     }
 }
 

@@ -36,7 +36,12 @@ fn shape() -> Result<FileShape, LakeError> {
             .build()
     };
     let parquet = || {
-        let path = column("file_path", PhysicalType::BYTE_ARRAY, Some(LogicalType::String), FILE_PATH_ID)?;
+        let path = column(
+            "file_path",
+            PhysicalType::BYTE_ARRAY,
+            Some(LogicalType::String),
+            FILE_PATH_ID,
+        )?;
         let pos = column("pos", PhysicalType::INT64, None, POS_ID)?;
         let fields = vec![Arc::new(path), Arc::new(pos)];
         let root = ParquetType::group_type_builder("table").with_fields(fields).build()?;
@@ -80,8 +85,8 @@ pub(super) fn write(path: String, deletes: &[(Arc<str>, u64)]) -> Result<Vec<Wri
             .collect::<Result<Vec<_>, _>>()
             .map_err(|_| LakeError::broken("a position is past 2^63"))?;
         let columns: Vec<ArrayRef> = vec![Arc::new(paths), Arc::new(Int64Array::from(positions))];
-        let batch = RecordBatch::try_new(shape.arrow.clone(), columns)
-            .map_err(LakeError::arrow("make a batch", &path))?;
+        let batch =
+            RecordBatch::try_new(shape.arrow.clone(), columns).map_err(LakeError::arrow("make a batch", &path))?;
         encoder.write(&batch)?;
     }
     let (written, data_file) = encoder.finish()?;

@@ -100,10 +100,7 @@ impl FileEncoder {
 
     /// Closes and syncs the file; the directory is synced by the caller.
     pub(super) fn finish(mut self) -> Result<(WrittenFile, DataFile), LakeError> {
-        let footer = self
-            .writer
-            .finish()
-            .map_err(LakeError::parquet("finish", &self.path))?;
+        let footer = self.writer.finish().map_err(LakeError::parquet("finish", &self.path))?;
         let bytes = self.writer.bytes_written() as u64;
         let path = Path::new(&self.path);
         let buffer = self

@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 
+use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type};
-use arrow_array::{Array, RecordBatch};
 use flow_core::{ColumnType, TableSchema};
 use iceberg::spec::{DataFileBuilder, Datum, PrimitiveType};
 use parquet::file::metadata::ParquetMetaData;
