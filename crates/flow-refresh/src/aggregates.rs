@@ -67,11 +67,6 @@ pub(crate) fn replacement(name: &str, argument: &DataType, result: &DataType) ->
     })))
 }
 
-/// Says whether a function is one of these.
-pub(crate) fn is_exact(function: &AggregateUDF) -> bool {
-    function.inner().as_any().is::<ExactAggregate>()
-}
-
 impl AggregateUDFImpl for ExactAggregate {
     fn as_any(&self) -> &dyn Any {
         self
