@@ -394,3 +394,6 @@ fn difference(capture: &CaptureTable, relation: &Relation<'_>) -> Option<String>
     }
     None
 }
+
+#[cfg(test)]
+mod tests;

@@ -130,4 +130,4 @@ fn jsonb(bytes: &[u8]) -> Result<&[u8], ValueError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
