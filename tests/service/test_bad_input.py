@@ -440,7 +440,7 @@ def test_publication_changed_behind_our_back(database, make_flow, read, case):
 def test_disk_floor_pauses_capture(simple, database, read):
     """Below the floor capture waits; it goes on by itself when there is room again."""
     simple.allow("disk", "free", "pause")
-    simple.sections["limits"]["min_free_bytes"] = "4096TiB"
+    simple.sections["limits"]["min_free_bytes"] = "1000TiB"
     simple.write_config()
     result = None
     simple.start()

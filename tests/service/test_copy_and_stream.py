@@ -2,6 +2,7 @@
 import time
 
 from flowtest import oracle, workload
+from flowtest.waiting import wait_for
 
 
 def test_copy_meets_stream_under_writers(database, make_flow, read, rng):
@@ -39,15 +40,14 @@ def test_init_killed_at_random_moments(database, make_flow, read, rng):
         for _ in range(4):
             flow.start()
             time.sleep(rng.uniform(0.05, 1.5))  # a random moment, not a wait for something
-            if flow.alive():
-                flow.kill()
-        flow.process = None
+            assert flow.alive(), flow.log_tail()
+            flow.kill()
         flow.start()
         flow.wait_ready(120)
         writers.wait_commits(30)
     oracle.check_all(flow, read(flow))
-    leftover = database.rows("SELECT slot_name FROM pg_replication_slots WHERE database = %s", [database.name])
-    assert leftover == [(flow.slot,)], "temporary slots are gone"
+    slots = "SELECT slot_name FROM pg_replication_slots WHERE database = %s"
+    wait_for("temporary slots to be gone", lambda: database.rows(slots, [database.name]) == [(flow.slot,)])
 
 
 def test_one_large_transaction_and_many_small(database, make_flow, read):

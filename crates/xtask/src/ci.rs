@@ -54,7 +54,8 @@ pub(crate) fn ci() -> Result<()> {
     if built {
         let fetched = lanes.run("fetch (wait)", minutes(10), || fetching.wait());
         lanes.run("test units", TEST_BUDGET, || {
-            must(cargo().args(["nextest", "run", "--workspace", "--locked"]))
+            let majors = GATE_MAJORS.join(",");
+            must(cargo().args(["nextest", "run", "--workspace", "--locked"]).env("FLOW_TEST_PG_VERSIONS", majors))
         });
         for major in GATE_MAJORS.into_iter().filter(|_| fetched) {
             lanes.run(&format!("test service {major}"), TEST_BUDGET, || {
@@ -116,7 +117,7 @@ fn pytest(major: &str, args: &[&str]) -> Result<()> {
     );
     let mut command = Command::new(readers_python()?);
     command
-        .args(["-m", "pytest", "-q"])
+        .args(["-m", "pytest", "-q", "--durations=5"])
         .args(args)
         .current_dir(root().join("tests/service"))
         .env("FLOW_BIN", binary)
