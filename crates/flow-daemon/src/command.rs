@@ -1,6 +1,7 @@
 //! One module for each command. Each takes its arguments and gives an exit code or a failure.
 
 mod apply;
+mod change;
 mod check;
 mod context;
 mod dag;

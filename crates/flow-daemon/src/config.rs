@@ -65,7 +65,7 @@ pub struct SourceConfig {
     pub id: Option<String>,
     /// Names the variable that holds the connection URL.
     pub connection_env: String,
-    /// Is the connection URL; `None` only where [`Secrets::NotNeeded`] was asked for.
+    /// Is the connection URL; `None` only where [`Purpose::Local`] was given.
     pub connection: Option<Secret>,
     /// Is the slot's name.
     pub slot: String,
@@ -90,13 +90,25 @@ pub struct HttpConfig {
     pub token: Option<Secret>,
 }
 
-/// Says whether a command needs the secrets that the configuration names.
+/// Says what a configuration is wanted for, and so what it must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Secrets {
-    /// A variable that is not set is a problem.
-    Needed,
-    /// Variables are not looked at: the command only looks at local files.
-    NotNeeded,
+pub enum Purpose {
+    /// To capture and publish: everything.
+    Service,
+    /// To look at the source: its secrets, but no `[[tables]]` yet.
+    Discover,
+    /// To look at local files or ask a running service: neither secrets nor `[[tables]]`.
+    Local,
+}
+
+impl Purpose {
+    fn needs_secrets(self) -> bool {
+        self != Purpose::Local
+    }
+
+    fn needs_tables(self) -> bool {
+        self == Purpose::Service
+    }
 }
 
 /// Finds the value of an environment variable; tests hand in their own.
@@ -106,7 +118,7 @@ pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 ///
 /// # Errors
 /// [`ConfigError`] with every problem; the remedy is always to reconfigure.
-pub fn load(file: &Path, secrets: Secrets, environment: Environment<'_>) -> Result<Config, ConfigError> {
+pub fn load(file: &Path, purpose: Purpose, environment: Environment<'_>) -> Result<Config, ConfigError> {
     /// A configuration is written by hand; a larger file is something else.
     const FILE_BYTES_MAX: u64 = 4 << 20;
     let unreadable = |error: std::io::Error| match error.kind() {
@@ -122,17 +134,17 @@ pub fn load(file: &Path, secrets: Secrets, environment: Environment<'_>) -> Resu
     }
     let bytes = std::fs::read(file).map_err(unreadable)?;
     let text = String::from_utf8(bytes).map_err(|_| ConfigError::whole(file, "is not UTF-8 text"))?;
-    parse(&text, file, secrets, environment)
+    parse(&text, file, purpose, environment)
 }
 
 /// Reads a configuration from its text; `file` anchors relative paths.
 ///
 /// # Errors
 /// As [`load`].
-pub fn parse(text: &str, file: &Path, secrets: Secrets, environment: Environment<'_>) -> Result<Config, ConfigError> {
+pub fn parse(text: &str, file: &Path, purpose: Purpose, environment: Environment<'_>) -> Result<Config, ConfigError> {
     let mut problems = problem::Collector::new(text);
     let config = document::read(text, &mut problems)
-        .and_then(|document| check::check(document, file, secrets, environment, &mut problems));
+        .and_then(|document| check::check(document, file, purpose, environment, &mut problems));
     match config {
         Some(config) if problems.is_empty() => Ok(config),
         _ => Err(ConfigError {

@@ -123,6 +123,7 @@ from_remedial!(
     crate::config::ConfigError,
     flow_engine::EngineError,
     flow_http::HttpError,
+    flow_lake::LakeError,
     flow_source::SourceError
 );
 

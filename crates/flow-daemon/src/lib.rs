@@ -4,10 +4,11 @@
 //!
 //! 1. [`cli`] reads the arguments, [`config`] the file.
 //! 2. [`command`] has one module for each command.
-//! 3. [`control`] lets commands talk to a running service; [`status_file`] keeps its last status.
+//! 3. [`control`] lets commands talk to a running service; [`status_file`] reads its last status.
 //! 4. [`exit`] turns every outcome into an exit code.
 
 pub mod cli;
+mod clock;
 pub mod command;
 pub mod config;
 pub mod control;

@@ -27,15 +27,16 @@ impl Signals {
         })
     }
 
-    /// Acts on signals for as long as the process lives. `reload` is called for each SIGHUP.
-    pub(crate) async fn watch(mut self, shutdown: CancellationToken, reload: impl AsyncFn()) {
+    /// Acts on signals for as long as the process lives. `reload` is called for each SIGHUP and must
+    /// not block: a signal to stop may follow.
+    pub(crate) async fn watch(mut self, shutdown: CancellationToken, reload: impl Fn()) {
         loop {
             let name = tokio::select! {
                 _ = self.terminate.recv() => "SIGTERM",
                 _ = self.interrupt.recv() => "SIGINT",
                 _ = self.hangup.recv() => {
                     tracing::info!("SIGHUP: reading the configuration again");
-                    reload().await;
+                    reload();
                     continue;
                 }
             };

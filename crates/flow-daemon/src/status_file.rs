@@ -1,29 +1,13 @@
 //! `state_dir/status.json`: the last status document, for when no service answers.
 //!
-//! It is for people: nothing decides by it, so it is replaced whole but not synced.
+//! The engine keeps it. It is for people: nothing decides by it.
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
 use flow_engine::status::{ServiceState, Status};
-use tokio_util::sync::CancellationToken;
 
 const FILE_NAME: &str = "status.json";
-
-/// Often enough for a look at what a killed service did last.
-const INTERVAL: Duration = Duration::from_secs(1);
-
-/// Writes the document, whole or not at all.
-///
-/// # Errors
-/// What the system said.
-pub fn write(state_dir: &Path, status: &Status) -> io::Result<()> {
-    let partial = state_dir.join("status.json.tmp");
-    std::fs::write(&partial, serde_json::to_vec_pretty(status)?)?;
-    std::fs::rename(partial, state_dir.join(FILE_NAME))
-}
 
 /// Reads the last document as one of a stopped service. `None` if there never was one.
 ///
@@ -43,28 +27,6 @@ pub fn read_stopped(state_dir: &Path) -> io::Result<Option<Status>> {
     Ok(Some(status))
 }
 
-/// Keeps the file until `shutdown`, and writes it once more at the end.
-pub async fn keep(state_dir: &Path, status: impl Fn() -> Arc<Status>, shutdown: CancellationToken) {
-    let mut failed = false;
-    loop {
-        let ended = tokio::select! {
-            () = tokio::time::sleep(INTERVAL) => false,
-            () = shutdown.cancelled() => true,
-        };
-        match write(state_dir, &status()) {
-            Ok(()) => failed = false,
-            Err(error) if !failed => {
-                tracing::warn!(%error, "cannot write the status file");
-                failed = true;
-            }
-            Err(_) => {}
-        }
-        if ended {
-            return;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,7 +43,8 @@ mod tests {
             ..Status::default()
         };
         status.source.id = "shop".into();
-        write(directory.path(), &status).expect("is writable");
+        let json = serde_json::to_vec(&status).expect("plain data");
+        std::fs::write(directory.path().join(FILE_NAME), json).expect("is writable");
         let read = read_stopped(directory.path()).expect("no failure").expect("was written");
         assert_eq!((read.state, read.ready, read.pid, read.http), (ServiceState::Stopped, false, 0, None));
         assert_eq!(read.source.id, "shop");

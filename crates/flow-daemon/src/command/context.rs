@@ -1,20 +1,41 @@
-//! What commands begin with: the configuration, and logs for those that are no service.
+//! What commands begin with: the configuration, a clock, and logs for those that are no service.
 
 use std::path::Path;
+use std::sync::Arc;
+
+use flow_core::clock::Clock;
+use flow_engine::EngineOptions;
 
 use crate::cli::LogFormat;
-use crate::config::{self, Config, Secrets};
+use crate::clock::SystemClock;
+use crate::config::{self, Config, Purpose};
 use crate::exit::Failure;
-use crate::telemetry;
+use crate::{telemetry, wire};
 
 /// Loads the configuration with its secrets.
 pub(super) fn config(file: &Path) -> Result<Config, Failure> {
-    Ok(config::load(file, Secrets::Needed, &environment)?)
+    Ok(config::load(file, Purpose::Service, &environment)?)
 }
 
 /// Loads the configuration without looking at its secrets.
 pub(super) fn local_config(file: &Path) -> Result<Config, Failure> {
-    Ok(config::load(file, Secrets::NotNeeded, &environment)?)
+    Ok(config::load(file, Purpose::Local, &environment)?)
+}
+
+/// Loads the configuration as the engine takes it.
+pub(super) fn engine_options(file: &Path) -> Result<EngineOptions, Failure> {
+    Ok(wire::engine_options(&config(file)?)?)
+}
+
+/// As [`engine_options`], for commands that need no `[[tables]]` yet.
+pub(super) fn source_options(file: &Path) -> Result<EngineOptions, Failure> {
+    let config = config::load(file, Purpose::Discover, &environment)?;
+    Ok(wire::engine_options(&config)?)
+}
+
+/// Is the machine's clock.
+pub(super) fn clock() -> Arc<dyn Clock> {
+    Arc::new(SystemClock::new())
 }
 
 /// Starts logging for a command that a person runs: warnings only, as text.

@@ -14,19 +14,19 @@ use super::names::{Selector, Target, check_target_part, parse_source, parse_targ
 use super::problem::Collector;
 use super::read::{Field, Span};
 use super::units::clip;
-use super::{Config, Environment, HttpConfig, Secret, Secrets, SourceConfig};
+use super::{Config, Environment, HttpConfig, Purpose, Secret, SourceConfig};
 
 /// Judges a document. `None` if a value is missing; then there are problems.
 pub fn check(
     document: Document,
     file: &Path,
-    secrets: Secrets,
+    purpose: Purpose,
     environment: Environment<'_>,
     problems: &mut Collector<'_>,
 ) -> Option<Config> {
     let mut checker = Checker {
         base: base_directory(file),
-        secrets,
+        purpose,
         environment,
         problems,
     };
@@ -76,7 +76,7 @@ fn base_directory(file: &Path) -> PathBuf {
 
 struct Checker<'a, 'text> {
     base: PathBuf,
-    secrets: Secrets,
+    purpose: Purpose,
     environment: Environment<'a>,
     problems: &'a mut Collector<'text>,
 }
@@ -101,7 +101,7 @@ impl Checker<'_, '_> {
         path
     }
 
-    /// Takes a required variable's value; `None` without secrets or with a problem.
+    /// Takes a required variable's value; `None` where it is not needed or a problem.
     fn variable(&mut self, key: &str, field: &Field<String>) -> Option<Secret> {
         let name = field.value.as_deref()?;
         let plain = |(at, byte): (usize, u8)| byte == b'_' || byte.is_ascii_alphabetic() || (at > 0 && byte.is_ascii_digit());
@@ -111,7 +111,7 @@ impl Checker<'_, '_> {
             self.refuse(field.span.as_ref(), key, message);
             return None;
         }
-        if self.secrets == Secrets::NotNeeded {
+        if !self.purpose.needs_secrets() {
             return None;
         }
         match (self.environment)(name).filter(|value| !value.is_empty()) {
@@ -223,7 +223,7 @@ impl Checker<'_, '_> {
     }
 
     fn tables(&mut self, blocks: &[Table]) -> Option<Vec<TableOptions>> {
-        if blocks.is_empty() {
+        if blocks.is_empty() && self.purpose.needs_tables() {
             let message = "at least one [[tables]] block is needed; 'embrasure-flow discover' prints them";
             self.refuse(None, "tables", message);
             return None;

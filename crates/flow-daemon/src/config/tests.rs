@@ -21,7 +21,7 @@ fn environment(name: &str) -> Option<String> {
 }
 
 fn read(text: &str) -> Result<Config, ConfigError> {
-    parse(text, Path::new("/etc/flow/flow.toml"), Secrets::Needed, &environment)
+    parse(text, Path::new("/etc/flow/flow.toml"), Purpose::Service, &environment)
 }
 
 /// Checks that `text` is refused with exactly `lines`, each without the file's name.
@@ -234,9 +234,14 @@ fn no_secret_is_repeated() {
 }
 
 #[test]
-fn local_commands_do_not_ask_for_secrets() {
+fn commands_ask_for_what_they_need() {
+    let no_tables = "[source]\nconnection_env = \"FLOW_POSTGRES_URL\"\n";
+    let for_purpose = |text: &str, purpose| parse(text, Path::new("/x/flow.toml"), purpose, &environment);
+    assert!(for_purpose(no_tables, Purpose::Service).is_err());
+    assert!(for_purpose(no_tables, Purpose::Discover).is_ok());
+    assert!(for_purpose(&MINIMAL.replace("FLOW_POSTGRES_URL", "NOT_SET"), Purpose::Discover).is_err());
     let text = MINIMAL.replace("FLOW_POSTGRES_URL", "NOT_SET");
-    let config = parse(&text, Path::new("/x/flow.toml"), Secrets::NotNeeded, &environment).expect("needs none");
+    let config = parse(&text, Path::new("/x/flow.toml"), Purpose::Local, &environment).expect("needs none");
     assert!(config.source.connection.is_none());
 }
 
@@ -246,7 +251,7 @@ fn symbolic_links_do_not_hide_the_state_directory() {
     std::fs::create_dir(dir.path().join("state")).expect("is fresh");
     std::os::unix::fs::symlink(dir.path().join("state"), dir.path().join("link")).expect("is fresh");
     let text = format!("{MINIMAL}[catalog]\npath = \"link/catalog.db\"\n");
-    let error = parse(&text, &dir.path().join("flow.toml"), Secrets::Needed, &environment).expect_err("inside");
+    let error = parse(&text, &dir.path().join("flow.toml"), Purpose::Service, &environment).expect_err("inside");
     assert_eq!(error.problems[0].key, "catalog.path");
 }
 

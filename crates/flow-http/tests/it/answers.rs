@@ -85,7 +85,7 @@ async fn metrics_are_prometheus_text() {
         "flow_catalog_commits_total 3",
         "flow_service_ready 1",
         "flow_service_state{state=\"streaming\"} 1",
-        "flow_source_lsn_bytes{position=\"published\"} 97501109320",
+        "flow_source_lsn_bytes{position=\"published\"} 97500059720",
         "flow_table_state{table=\"bronze.orders\",state=\"blocked\"} 1",
         "flow_table_lag_seconds{table=\"bronze.orders\"} 1.5",
         "flow_dynamic_table_state{table=\"gold.q\\\"\\n\",state=\"waiting\"} 1",
