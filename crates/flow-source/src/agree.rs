@@ -115,13 +115,29 @@ fn check_publication(request: &TableRequest, table: &SourceTable, agreement: &mu
     let left_out = |c: &&SourceColumn| c.generated && !c.published;
     let generated: Vec<&str> = table.columns.iter().filter(left_out).map(|c| c.name.as_str()).collect();
     if !generated.is_empty() {
-        let text = format!("generated columns are not sent and are left out: {}", generated.join(", "));
+        let text = format!(
+            "generated columns are not sent and are left out: {}",
+            generated.join(", ")
+        );
         agreement.notes.push(text);
     }
     let Some(wanted) = &request.columns else { return };
-    let sent: Vec<&str> = table.columns.iter().filter(|c| c.published).map(|c| c.name.as_str()).collect();
-    let missing: Vec<&str> = wanted.iter().map(String::as_str).filter(|c| !sent.contains(c)).collect();
-    let extra: Vec<&str> = sent.iter().copied().filter(|c| !wanted.iter().any(|w| w == c)).collect();
+    let sent: Vec<&str> = table
+        .columns
+        .iter()
+        .filter(|c| c.published)
+        .map(|c| c.name.as_str())
+        .collect();
+    let missing: Vec<&str> = wanted
+        .iter()
+        .map(String::as_str)
+        .filter(|c| !sent.contains(c))
+        .collect();
+    let extra: Vec<&str> = sent
+        .iter()
+        .copied()
+        .filter(|c| !wanted.iter().any(|w| w == c))
+        .collect();
     if !missing.is_empty() {
         agreement.faults.push(fault(
             "columns",
@@ -159,7 +175,11 @@ fn key_columns(request: &TableRequest, table: &SourceTable, faults: &mut Vec<Fau
                 match table.columns.iter().position(|c| &c.name == name) {
                     Some(index) if !key.contains(&index) => key.push(index),
                     Some(_) => faults.push(fault("primary key", format!("{name} is named twice"), "name it once")),
-                    None => faults.push(fault("primary key", format!("there is no column {name}"), "correct primary_key")),
+                    None => faults.push(fault(
+                        "primary key",
+                        format!("there is no column {name}"),
+                        "correct primary_key",
+                    )),
                 }
             }
             key
@@ -279,7 +299,9 @@ fn why_no_key(column: &SourceColumn, wire: &Wire, column_type: &ColumnType, targ
         Wire::Bpchar if column.type_mod < 0 && !column.type_name.starts_with("character(") => {
             Some("is bpchar without a length, where trailing blanks do not count")
         }
-        Wire::Float4 | Wire::Float8 if *target == Target::Text => Some("is a float taken as text, where 0 and -0 differ"),
+        Wire::Float4 | Wire::Float8 if *target == Target::Text => {
+            Some("is a float taken as text, where 0 and -0 differ")
+        }
         // The key's encoder recognises numbers kept as text by the type's name.
         Wire::Numeric if text_number && !column.type_name.starts_with("numeric") => {
             Some("is an array of a domain over numeric, where different texts are equal")

@@ -297,13 +297,11 @@ impl Assembler {
         }
     }
 
-    fn change(
-        &mut self,
-        oid: u32,
-        change: Rowed<'_>,
-        events: &mut Vec<SourceEvent>,
-    ) -> Result<(), SourceError> {
-        let open = self.open.as_ref().ok_or_else(|| protocol("a change outside a transaction"))?;
+    fn change(&mut self, oid: u32, change: Rowed<'_>, events: &mut Vec<SourceEvent>) -> Result<(), SourceError> {
+        let open = self
+            .open
+            .as_ref()
+            .ok_or_else(|| protocol("a change outside a transaction"))?;
         let Some(table) = self.tables.get_mut(&oid) else {
             return Ok(());
         };
@@ -311,7 +309,10 @@ impl Assembler {
             return Ok(());
         }
         let id = table.capture.id;
-        let seen = table.relation.as_ref().ok_or_else(|| protocol("a change before its relation"))?;
+        let seen = table
+            .relation
+            .as_ref()
+            .ok_or_else(|| protocol("a change before its relation"))?;
         if let Some(difference) = &seen.difference {
             self.chunk.block(id, F_DEFINITION, difference);
             table.blocked = true;
@@ -349,7 +350,10 @@ impl Assembler {
     }
 
     fn truncate(&mut self, oids: &[u32], events: &mut Vec<SourceEvent>) -> Result<(), SourceError> {
-        let open = self.open.as_ref().ok_or_else(|| protocol("a truncate outside a transaction"))?;
+        let open = self
+            .open
+            .as_ref()
+            .ok_or_else(|| protocol("a truncate outside a transaction"))?;
         for oid in oids {
             if let Some(table) = self.tables.get(oid)
                 && !open.repeated
@@ -369,7 +373,10 @@ impl Assembler {
 /// Says how a table on the wire differs from the captured one; `None` if it does not.
 fn difference(capture: &CaptureTable, relation: &Relation<'_>) -> Option<String> {
     if (relation.schema, relation.name) != (capture.name.schema.as_str(), capture.name.name.as_str()) {
-        return Some(format!("the table was renamed to {}.{}", relation.schema, relation.name));
+        return Some(format!(
+            "the table was renamed to {}.{}",
+            relation.schema, relation.name
+        ));
     }
     let columns = &capture.schema.columns;
     for (index, column) in columns.iter().enumerate() {

@@ -84,7 +84,10 @@ impl Types {
     }
 
     fn name_of(&self, oid: u32, type_mod: i32) -> String {
-        let name = self.0.get(&oid).map_or_else(|| format!("type {oid}"), |row| row.name.clone());
+        let name = self
+            .0
+            .get(&oid)
+            .map_or_else(|| format!("type {oid}"), |row| row.name.clone());
         match crate::types::numeric_modifier(type_mod) {
             Some((precision, scale)) if name.starts_with("numeric") => {
                 let rest = &name["numeric".len()..];
@@ -137,9 +140,17 @@ async fn sends_generated(sql: &Sql, publication: &str) -> Result<bool, SourceErr
 
 async fn table_rows(sql: &Sql, publication: &str, which: Which<'_>) -> Result<Vec<Row>, SourceError> {
     // Before 15 there are neither column lists nor row filters.
+    let schemas = match sql.version {
+        ..150_000 => "false",
+        _ => "EXISTS (SELECT FROM pg_publication_namespace x WHERE x.pnpubid = p.oid AND x.pnnspid = c.relnamespace)",
+    };
     let (filter, list) = match sql.version {
         ..150_000 => ("NULL::text", "NULL::int2[]"),
-        _ => ("pg_get_expr(pr.prqual, pr.prrelid)", "pr.prattrs::int2[]"),
+        // A publication that has the table's whole schema, or all tables, ignores the table's own row.
+        _ => (
+            "CASE WHEN w.whole THEN NULL ELSE pg_get_expr(pr.prqual, pr.prrelid) END",
+            "CASE WHEN w.whole THEN NULL ELSE pr.prattrs::int2[] END",
+        ),
     };
     let text = format!(
         "SELECT c.oid, n.nspname::text AS schema, c.relname::text AS name, c.relkind, c.relispartition, \
@@ -155,6 +166,8 @@ async fn table_rows(sql: &Sql, publication: &str, which: Which<'_>) -> Result<Ve
            WHERE p.pubname = $1) pt ON pt.relid = c.oid \
          LEFT JOIN (pg_publication_rel pr JOIN pg_publication p ON p.oid = pr.prpubid AND p.pubname = $1) \
            ON pr.prrelid = c.oid \
+         LEFT JOIN LATERAL (SELECT p.puballtables OR {schemas} AS whole FROM pg_publication p \
+           WHERE p.pubname = $1) w ON true \
          LEFT JOIN pg_index k ON k.indrelid = c.oid AND k.indisprimary \
          LEFT JOIN pg_index r ON r.indrelid = c.oid AND r.indisreplident \
          WHERE ($2 AND pt.relid IS NOT NULL AND ($3::text IS NULL OR n.nspname = $3)) \
@@ -165,12 +178,12 @@ async fn table_rows(sql: &Sql, publication: &str, which: Which<'_>) -> Result<Ve
         Which::Published(schema) => (true, schema, &[]),
         Which::Named(names) => (false, None, names),
     };
-    let schemas: Vec<&str> = names.iter().map(|n| n.schema.as_str()).collect();
+    let name_schemas: Vec<&str> = names.iter().map(|n| n.schema.as_str()).collect();
     let tables: Vec<&str> = names.iter().map(|n| n.name.as_str()).collect();
     sql.query(
         "reading tables",
         &text,
-        &[&publication, &published, &schema, &schemas, &tables],
+        &[&publication, &published, &schema, &name_schemas, &tables],
     )
     .await
 }

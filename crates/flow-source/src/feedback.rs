@@ -146,9 +146,7 @@ impl Asked {
     fn count(&mut self, position: Lsn, now: Instant) -> u32 {
         // The server's ordinary requests are half its timeout apart; when it shuts down it asks
         // again as soon as it is answered.
-        let quick = self
-            .last
-            .is_some_and(|last| now.duration_since(last) < ASKED_PAUSE * 5);
+        let quick = self.last.is_some_and(|last| now.duration_since(last) < ASKED_PAUSE * 5);
         self.count = match quick && position == self.position {
             true => self.count + 1,
             false => 1,
@@ -178,7 +176,10 @@ mod tests {
     fn the_flushed_position_is_the_acknowledged_one() {
         let update = status_update(Lsn(900), Lsn(300), true);
         let word = |at: usize| u64::from_be_bytes(update[at..at + 8].try_into().expect("eight bytes"));
-        assert_eq!((update[0], word(1), word(9), word(17), update[33]), (b'r', 900, 300, 300, 1));
+        assert_eq!(
+            (update[0], word(1), word(9), word(17), update[33]),
+            (b'r', 900, 300, 300, 1)
+        );
     }
 
     #[test]

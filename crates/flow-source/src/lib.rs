@@ -34,9 +34,7 @@ mod types;
 mod value;
 
 pub use acknowledge::Acknowledger;
-pub use capture::{
-    CaptureColumn, CaptureTable, ReplicaIdentity, SourceColumn, SourceTable, TableKind, TableRequest,
-};
+pub use capture::{CaptureColumn, CaptureTable, ReplicaIdentity, SourceColumn, SourceTable, TableKind, TableRequest};
 pub use conninfo::{ConnInfo, SslMode};
 pub use copy::{CopySession, open_copy_session};
 pub use error::{F_DEFINITION, F_PUBLICATION, F_VALUE, ServerError, SourceError};

@@ -155,7 +155,12 @@ async fn check_server(sql: &Sql, options: &SourceOptions, report: &mut Report) -
     }
     let in_recovery = report.system.in_recovery;
     let role = if in_recovery { "a standby" } else { "a primary" };
-    report.add("primary", !in_recovery, format!("the server is {role}"), "connect to the primary");
+    report.add(
+        "primary",
+        !in_recovery,
+        format!("the server is {role}"),
+        "connect to the primary",
+    );
     let text = "SELECT current_setting('wal_level'), \
          (SELECT rolsuper OR rolreplication FROM pg_roles WHERE rolname = current_user), \
          current_setting('server_encoding'), current_user::text";
@@ -184,15 +189,21 @@ async fn check_server(sql: &Sql, options: &SourceOptions, report: &mut Report) -
     Ok(())
 }
 
-async fn check_room(sql: &Sql, options: &SourceOptions, for_init: bool, report: &mut Report) -> Result<(), SourceError> {
+async fn check_room(
+    sql: &Sql,
+    options: &SourceOptions,
+    for_init: bool,
+    report: &mut Report,
+) -> Result<(), SourceError> {
     let text = "SELECT current_setting('max_replication_slots')::int8 - (SELECT count(*) FROM pg_replication_slots), \
          current_setting('max_wal_senders')::int8 - (SELECT count(*) FROM pg_stat_activity \
            WHERE backend_type = 'walsender'), \
          EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1)";
     let row = sql.one("counting slots", text, &[&options.slot]).await?;
     let (slots, senders, exists): (i64, i64, bool) = (row.get(0), row.get(1), row.get(2));
-    // The permanent slot, and a temporary one when a copy has to be done again.
-    let needed = if exists { 1 } else { 2 };
+    // The permanent slot, and a temporary one when a copy has to be done again. Once ours exists it
+    // may be streaming at this moment, and nothing more is asked.
+    let needed = if exists { 0 } else { 2 };
     report.add(
         "replication slots",
         slots >= needed,
@@ -240,7 +251,9 @@ async fn check_retention(sql: &Sql, report: &mut Report) -> Result<(), SourceErr
 
 async fn check_publication(sql: &Sql, options: &SourceOptions, report: &mut Report) -> Result<(), SourceError> {
     let text = "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot FROM pg_publication WHERE pubname = $1";
-    let rows = sql.query("reading the publication", text, &[&options.publication]).await?;
+    let rows = sql
+        .query("reading the publication", text, &[&options.publication])
+        .await?;
     let name = flow_core::schema::quote_identifier(&options.publication);
     let Some(row) = rows.first() else {
         report.add(
@@ -283,13 +296,18 @@ fn check_table(request: &TableRequest, table: &SourceTable, report: &mut Report)
     }
     let sound = agreement.faults.is_empty();
     for fault in agreement.faults {
-        report.checks.push(check(fault.check, false, fault.message, fault.remedy));
+        report
+            .checks
+            .push(check(fault.check, false, fault.message, fault.remedy));
     }
     if sound {
         let count = agreement.schema.columns.len();
-        report
-            .checks
-            .push(check("table", true, format!("{count} columns can be captured"), String::new()));
+        report.checks.push(check(
+            "table",
+            true,
+            format!("{count} columns can be captured"),
+            String::new(),
+        ));
     }
     let schema = sound.then_some(agreement.schema);
     report.tables.push((request.clone(), table.clone(), schema));

@@ -95,7 +95,9 @@ impl PublicationRows {
         let own = |rows: &PublicationRows| rows.tables.iter().find(|row| row.2 == oid).map(|row| (row.0, row.1));
         // A table that comes by FOR ALL TABLES has no row of its own.
         if own(self) != own(earlier) && !(self.all_tables && earlier.all_tables) {
-            return Some("the table was taken out of the publication and added, or its filter or columns changed".to_owned());
+            return Some(
+                "the table was taken out of the publication and added, or its filter or columns changed".to_owned(),
+            );
         }
         if own(self).is_none() && !self.all_tables && self.schemas != earlier.schemas {
             return Some("the publication's schemas were changed".to_owned());
@@ -124,8 +126,11 @@ impl PublicationRows {
 pub async fn publication_rows(options: &SourceOptions) -> Result<PublicationRows, SourceError> {
     let sql = sql::connect(options).await?;
     // One snapshot for all of them, so that no half of a change is seen.
-    sql.execute("reading the publication", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        .await?;
+    sql.execute(
+        "reading the publication",
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    )
+    .await?;
     read_rows(&sql, &options.publication).await
 }
 
@@ -146,7 +151,8 @@ async fn read_rows(sql: &Sql, publication: &str) -> Result<PublicationRows, Sour
     let schemas = match sql.version {
         ..150_000 => Vec::new(),
         _ => {
-            let text = "SELECT oid, xmin::text::int8, pnnspid FROM pg_publication_namespace WHERE pnpubid = $1 ORDER BY oid";
+            let text =
+                "SELECT oid, xmin::text::int8, pnnspid FROM pg_publication_namespace WHERE pnpubid = $1 ORDER BY oid";
             triples(sql.query(READING, text, &[&oid]).await?)
         }
     };
@@ -183,7 +189,9 @@ async fn read_rows(sql: &Sql, publication: &str) -> Result<PublicationRows, Sour
 pub async fn discover(options: &SourceOptions, schema: Option<&str>) -> Result<Vec<SourceTable>, SourceError> {
     let sql = sql::connect(options).await?;
     let text = "SELECT FROM pg_publication WHERE pubname = $1";
-    let found = sql.query("reading the publication", text, &[&options.publication]).await?;
+    let found = sql
+        .query("reading the publication", text, &[&options.publication])
+        .await?;
     if found.is_empty() {
         return Err(SourceError::PublicationMissing {
             publication: options.publication.clone(),
@@ -243,7 +251,10 @@ mod tests {
             change(&mut later);
             let affected = later.compare(&rows(), &[100]).affected;
             let reason = affected.first().map_or("", |(_, reason)| reason);
-            assert!(reason.contains(expected) && reason.is_empty() == expected.is_empty(), "{reason}");
+            assert!(
+                reason.contains(expected) && reason.is_empty() == expected.is_empty(),
+                "{reason}"
+            );
         };
         check(|_| {}, "");
         check(|r| r.publication = None, "dropped");

@@ -116,7 +116,10 @@ pub(crate) async fn open(options: &SourceOptions, kind: Kind) -> Result<Session,
     };
     match tokio::time::timeout(options.connect_timeout, session.log_in(kind)).await {
         Ok(result) => result.map(|()| session),
-        Err(_) => Err(transport::unreachable(&options.conninfo, io::ErrorKind::TimedOut.into())),
+        Err(_) => Err(transport::unreachable(
+            &options.conninfo,
+            io::ErrorKind::TimedOut.into(),
+        )),
     }
 }
 
@@ -279,12 +282,18 @@ fn unsendable(error: io::Error) -> SourceError {
 }
 
 /// Answers an authentication request; `None` if nothing is to be sent.
-fn answer(info: &ConnInfo, scram: &mut Option<sasl::ScramSha256>, payload: &[u8]) -> Result<Option<BytesMut>, SourceError> {
+fn answer(
+    info: &ConnInfo,
+    scram: &mut Option<sasl::ScramSha256>,
+    payload: &[u8],
+) -> Result<Option<BytesMut>, SourceError> {
     let bad = || SourceError::Protocol("authentication request".to_owned());
     let (code, rest) = payload.split_first_chunk::<4>().ok_or_else(bad)?;
     let password = || match &info.password {
         Some(password) => Ok(password.as_bytes()),
-        None => Err(SourceError::Login("a password is required and none is given".to_owned())),
+        None => Err(SourceError::Login(
+            "a password is required and none is given".to_owned(),
+        )),
     };
     let refused = |error: io::Error| SourceError::Login(error.to_string());
     let mut out = BytesMut::new();
@@ -297,8 +306,13 @@ fn answer(info: &ConnInfo, scram: &mut Option<sasl::ScramSha256>, payload: &[u8]
             frontend::password_message(hash.as_bytes(), &mut out).map_err(unsendable)?;
         }
         10 => {
-            if !rest.split(|b| *b == 0).any(|name| name == sasl::SCRAM_SHA_256.as_bytes()) {
-                return Err(SourceError::Login("the server offers no supported SASL mechanism".to_owned()));
+            if !rest
+                .split(|b| *b == 0)
+                .any(|name| name == sasl::SCRAM_SHA_256.as_bytes())
+            {
+                return Err(SourceError::Login(
+                    "the server offers no supported SASL mechanism".to_owned(),
+                ));
             }
             let client = sasl::ScramSha256::new(password()?, sasl::ChannelBinding::unsupported());
             frontend::sasl_initial_response(sasl::SCRAM_SHA_256, client.message(), &mut out).map_err(unsendable)?;
@@ -313,7 +327,11 @@ fn answer(info: &ConnInfo, scram: &mut Option<sasl::ScramSha256>, payload: &[u8]
             scram.as_mut().ok_or_else(bad)?.finish(rest).map_err(refused)?;
             return Ok(None);
         }
-        _ => return Err(SourceError::Login("the server asks for an authentication that is not supported".to_owned())),
+        _ => {
+            return Err(SourceError::Login(
+                "the server asks for an authentication that is not supported".to_owned(),
+            ));
+        }
     }
     Ok(Some(out))
 }

@@ -52,8 +52,16 @@ pub(crate) fn quote_literal(text: &str) -> String {
 
 fn parse_state(columns: TextRow) -> Result<SlotState, SourceError> {
     let bad = || SourceError::Protocol("row of pg_replication_slots".to_owned());
-    let [confirmed, restart, pid, wal_status, plugin, database, invalidation_reason, temporary] =
-        <[Option<String>; 8]>::try_from(columns).map_err(|_| bad())?;
+    let [
+        confirmed,
+        restart,
+        pid,
+        wal_status,
+        plugin,
+        database,
+        invalidation_reason,
+        temporary,
+    ] = <[Option<String>; 8]>::try_from(columns).map_err(|_| bad())?;
     let lsn = |text: Option<String>| match text {
         None => Ok(Lsn::ZERO),
         Some(text) => text.parse().map_err(|_| bad()),
@@ -110,7 +118,9 @@ pub(crate) async fn check_continues(
 ) -> Result<Lsn, SourceError> {
     let slot = &options.slot;
     let system = session.query("identifying the system", "IDENTIFY_SYSTEM").await?;
-    let id = system.first().and_then(|row| row.first()?.as_ref()?.parse::<u64>().ok());
+    let id = system
+        .first()
+        .and_then(|row| row.first()?.as_ref()?.parse::<u64>().ok());
     if let Some(expected) = options.system_identifier
         && id != Some(expected)
     {
@@ -235,7 +245,10 @@ async fn server_version(session: &mut Session) -> Result<u32, SourceError> {
 /// [`SourceError::SlotHeld`] (retry).
 pub async fn drop_slot(options: &SourceOptions) -> Result<bool, SourceError> {
     let mut session = session::open(options, Kind::Plain).await?;
-    let sql = format!("SELECT pg_catalog.pg_drop_replication_slot({})", quote_literal(&options.slot));
+    let sql = format!(
+        "SELECT pg_catalog.pg_drop_replication_slot({})",
+        quote_literal(&options.slot)
+    );
     match session.query("dropping the slot", &sql).await {
         Ok(_) => Ok(true),
         Err(SourceError::Sql { error, .. }) if error.sqlstate == "42704" => Ok(false),
@@ -277,7 +290,10 @@ mod tests {
         check(|s| s.plugin = "test_decoding".to_owned(), Some("plugin"));
         check(|s| s.database = "other".to_owned(), Some("database"));
         check(|s| s.wal_status = "lost".to_owned(), Some("removed WAL"));
-        check(|s| s.invalidation_reason = Some("wal_removed".to_owned()), Some("wal_removed"));
+        check(
+            |s| s.invalidation_reason = Some("wal_removed".to_owned()),
+            Some("wal_removed"),
+        );
         check(|s| s.confirmed_flush = Lsn(51), Some("moved on"));
     }
 

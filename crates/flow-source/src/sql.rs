@@ -1,11 +1,18 @@
 //! Plain SQL for catalogs and administration, through `tokio-postgres`.
 
+use std::future::Future;
+use std::time::Duration;
+
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Row};
 
 use crate::error::{ServerError, SourceError};
 use crate::options::SourceOptions;
 use crate::transport;
+
+/// Limits one catalog query: far above what the largest catalog takes, so that a peer that went
+/// silent is noticed.
+const QUERY_TIME_MAX: Duration = Duration::from_secs(300);
 
 /// Is a SQL session. It ends when dropped.
 #[derive(Debug)]
@@ -61,7 +68,11 @@ pub(crate) async fn connect(options: &SourceOptions) -> Result<Sql, SourceError>
     };
     sql.execute("setting up a session", SESSION_SETTINGS).await?;
     let row = sql
-        .one("reading the version", "SELECT current_setting('server_version_num')::int", &[])
+        .one(
+            "reading the version",
+            "SELECT current_setting('server_version_num')::int",
+            &[],
+        )
         .await?;
     sql.version = u32::try_from(row.get::<_, i32>(0)).unwrap_or(0);
     Ok(sql)
@@ -101,9 +112,23 @@ impl Sql {
         }
     }
 
+    async fn limited<T>(
+        &self,
+        operation: &'static str,
+        query: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, SourceError> {
+        match tokio::time::timeout(QUERY_TIME_MAX, query).await {
+            Ok(result) => result.map_err(|error| self.failed(operation, error)),
+            Err(_) => Err(SourceError::Unreachable {
+                server: self.server.clone(),
+                source: std::io::ErrorKind::TimedOut.into(),
+            }),
+        }
+    }
+
     /// Runs statements without a result.
     pub(crate) async fn execute(&self, operation: &'static str, sql: &str) -> Result<(), SourceError> {
-        self.client.batch_execute(sql).await.map_err(|e| self.failed(operation, e))
+        self.limited(operation, self.client.batch_execute(sql)).await
     }
 
     /// Runs a query.
@@ -113,7 +138,7 @@ impl Sql {
         sql: &str,
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, SourceError> {
-        self.client.query(sql, params).await.map_err(|e| self.failed(operation, e))
+        self.limited(operation, self.client.query(sql, params)).await
     }
 
     /// Runs a query that gives exactly one row.
@@ -123,6 +148,6 @@ impl Sql {
         sql: &str,
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Row, SourceError> {
-        self.client.query_one(sql, params).await.map_err(|e| self.failed(operation, e))
+        self.limited(operation, self.client.query_one(sql, params)).await
     }
 }

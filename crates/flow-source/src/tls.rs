@@ -52,7 +52,11 @@ pub(crate) fn client_config(info: &ConnInfo) -> Result<Arc<ClientConfig>, Source
             let path = roots.ok_or_else(|| {
                 SourceError::Tls("sslmode verifies the server but sslrootcert is not given".to_owned())
             })?;
-            Arc::new(TrustedServer::new(&path, level == SslMode::VerifyFull, provider.clone())?)
+            Arc::new(TrustedServer::new(
+                &path,
+                level == SslMode::VerifyFull,
+                provider.clone(),
+            )?)
         }
     };
     let builder = ClientConfig::builder_with_provider(provider)

@@ -5,8 +5,10 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use rustls::pki_types::ServerName;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
@@ -16,6 +18,12 @@ use crate::conninfo::{ConnInfo, SslMode};
 use crate::error::SourceError;
 use crate::options::SourceOptions;
 use crate::tls;
+
+/// Is the silence after which TCP asks whether the peer is there.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+
+/// Is the pause between such questions.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Is an open byte stream.
 #[derive(Debug)]
@@ -55,20 +63,37 @@ async fn open_now(info: &ConnInfo) -> Result<Transport, SourceError> {
         return Ok(Transport::Unix(socket));
     }
     let host = info.hostaddr.as_deref().unwrap_or(&info.host);
-    let mut socket = TcpStream::connect((host, info.port)).await.map_err(|e| unreachable(info, e))?;
+    let mut socket = TcpStream::connect((host, info.port))
+        .await
+        .map_err(|e| unreachable(info, e))?;
     socket.set_nodelay(true).map_err(|e| unreachable(info, e))?;
+    // A copy may be silent for long, so only the network can tell a slow server from a dead one.
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_IDLE)
+        .with_interval(KEEPALIVE_INTERVAL);
+    SockRef::from(&socket)
+        .set_tcp_keepalive(&keepalive)
+        .map_err(|e| unreachable(info, e))?;
     if info.sslmode == SslMode::Disable {
         return Ok(Transport::Tcp(socket));
     }
     // SSLRequest: length 8, code 80877103. The answer is one byte, read alone so that nothing
     // sent in the clear after it can be taken for part of the protected stream.
-    socket.write_all(&[0, 0, 0, 8, 4, 210, 22, 47]).await.map_err(|e| unreachable(info, e))?;
+    socket
+        .write_all(&[0, 0, 0, 8, 4, 210, 22, 47])
+        .await
+        .map_err(|e| unreachable(info, e))?;
     match socket.read_u8().await.map_err(|e| unreachable(info, e))? {
         b'S' => {}
         b'N' if info.sslmode == SslMode::Prefer => return Ok(Transport::Tcp(socket)),
         b'N' => return Err(SourceError::Tls("the server does not offer it".to_owned())),
         // An old server, or one out of resources, answers with an error message in the clear.
-        b'E' => return Err(unreachable(info, io::Error::other("the server answered the TLS request with an error"))),
+        b'E' => {
+            return Err(unreachable(
+                info,
+                io::Error::other("the server answered the TLS request with an error"),
+            ));
+        }
         _ => return Err(SourceError::Protocol("answer to the TLS request".to_owned())),
     }
     let config = tls::client_config(info)?;

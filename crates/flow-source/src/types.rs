@@ -176,7 +176,9 @@ pub fn choose(wire: &Wire, choice: &str) -> Result<(ColumnType, Target), String>
         (Some((precision @ 1..=38, scale)), Wire::Numeric) if scale <= precision => {
             Ok((ColumnType::Decimal { precision, scale }, Target::Native))
         }
-        (Some(_), Wire::Numeric) => Err("a decimal has 1 to 38 digits, of which at most all after the point".to_owned()),
+        (Some(_), Wire::Numeric) => {
+            Err("a decimal has 1 to 38 digits, of which at most all after the point".to_owned())
+        }
         (Some(_), _) => Err("'decimal' can be chosen for a numeric column only".to_owned()),
         (None, _) => Err("the choice is none of 'string', 'decimal(p,s)', 'time'".to_owned()),
     }
@@ -206,7 +208,9 @@ mod tests {
     #[test]
     fn choices_fit_or_are_refused() {
         let check = |wire: &Wire, choice: &str, expected: Option<&str>| {
-            let got = choose(wire, choice).ok().map(|(column_type, _)| column_type.to_string());
+            let got = choose(wire, choice)
+                .ok()
+                .map(|(column_type, _)| column_type.to_string());
             assert_eq!(got.as_deref(), expected, "{choice} for {wire:?}");
         };
         check(&Wire::Numeric, "decimal(38, 9)", Some("decimal(38,9)"));

@@ -106,7 +106,9 @@ fn native<'a>(
 
 /// Takes exactly `N` bytes.
 fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N], ValueError> {
-    bytes.try_into().map_err(|_| ValueError::Malformed("value of a fixed size"))
+    bytes
+        .try_into()
+        .map_err(|_| ValueError::Malformed("value of a fixed size"))
 }
 
 fn boolean(bytes: &[u8]) -> Result<bool, ValueError> {

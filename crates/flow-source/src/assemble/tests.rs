@@ -83,7 +83,11 @@ fn changes(events: &[SourceEvent]) -> Vec<Change> {
         _ => None,
     });
     chunks
-        .flat_map(|chunk| ChunkReader::new(chunk).map(|change| change.expect("own chunk")).collect::<Vec<_>>())
+        .flat_map(|chunk| {
+            ChunkReader::new(chunk)
+                .map(|change| change.expect("own chunk"))
+                .collect::<Vec<_>>()
+        })
         .collect()
 }
 

@@ -15,7 +15,10 @@ fn both_forms_are_read() {
         "db.example:6000 database shop user me Some(\"p@ss\") VerifyFull",
     );
     check("postgres://me@[::1]:1/", "::1:1 database me user me None Prefer");
-    check("postgres://me@%2Ftmp%2Fpg/d", "/tmp/pg:5432 database d user me None Prefer");
+    check(
+        "postgres://me@%2Ftmp%2Fpg/d",
+        "/tmp/pg:5432 database d user me None Prefer",
+    );
     check(
         " host = h user='it''s' ",
         "connection string: a word is not followed by '='; expected key=value or a postgresql:// URL",
@@ -29,7 +32,10 @@ fn both_forms_are_read() {
 #[test]
 fn mistakes_are_named_without_values() {
     check("host=h", "connection string: user is missing");
-    check("user=u port=0", "connection string: port is not a number from 1 to 65535");
+    check(
+        "user=u port=0",
+        "connection string: port is not a number from 1 to 65535",
+    );
     check(
         "user=u sslmode=secret",
         "connection string: sslmode is none of disable, allow, prefer, require, verify-ca, verify-full",

@@ -64,7 +64,9 @@ fn parse(bytes: &[u8]) -> Result<Array<'_>, ValueError> {
     // Each element takes at least its length word, so no count can ask for more than was sent.
     let total = match count {
         0 => Some(0),
-        _ => dimensions.iter().try_fold(1usize, |all, (length, _)| all.checked_mul(*length)),
+        _ => dimensions
+            .iter()
+            .try_fold(1usize, |all, (length, _)| all.checked_mul(*length)),
     };
     match total {
         Some(total) if total <= body.len() / 4 => {}
@@ -211,7 +213,12 @@ fn put_element(wire: &Wire, value: Option<&[u8]>, out: &mut Vec<u8>) -> Result<(
     };
     let mut text = Vec::new();
     render::render(wire, value, Place::Element, &mut text)?;
-    let special = |b: &u8| matches!(b, b'"' | b'\\' | b'{' | b'}' | b',' | b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c);
+    let special = |b: &u8| {
+        matches!(
+            b,
+            b'"' | b'\\' | b'{' | b'}' | b',' | b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c
+        )
+    };
     if !text.is_empty() && !text.eq_ignore_ascii_case(b"NULL") && !text.iter().any(special) {
         out.extend_from_slice(&text);
         return Ok(());

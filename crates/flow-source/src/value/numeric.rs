@@ -111,17 +111,27 @@ impl<'a> Numeric<'a> {
             let place = (self.weight - index) * 4 + scale;
             if place >= 0 {
                 if digit != 0 {
-                    let factor = u32::try_from(place).ok().and_then(|p| 10i128.checked_pow(p)).ok_or(TOO_LARGE)?;
-                    value = digit.checked_mul(factor).and_then(|d| value.checked_add(d)).ok_or(TOO_LARGE)?;
+                    let factor = u32::try_from(place)
+                        .ok()
+                        .and_then(|p| 10i128.checked_pow(p))
+                        .ok_or(TOO_LARGE)?;
+                    value = digit
+                        .checked_mul(factor)
+                        .and_then(|d| value.checked_add(d))
+                        .ok_or(TOO_LARGE)?;
                 }
             } else if place > -4 {
                 let divisor = 10i128.pow(place.unsigned_abs());
                 if digit % divisor != 0 {
-                    return Err(ValueError::Unfit("a number with more digits after the point than its decimal has"));
+                    return Err(ValueError::Unfit(
+                        "a number with more digits after the point than its decimal has",
+                    ));
                 }
                 value = value.checked_add(digit / divisor).ok_or(TOO_LARGE)?;
             } else if digit != 0 {
-                return Err(ValueError::Unfit("a number with more digits after the point than its decimal has"));
+                return Err(ValueError::Unfit(
+                    "a number with more digits after the point than its decimal has",
+                ));
             }
         }
         if value >= 10i128.pow(u32::from(precision.min(38))) {

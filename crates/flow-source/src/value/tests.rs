@@ -71,9 +71,19 @@ fn numerics_are_exact() {
     check(&numeric(0, 0xC000, 0, &[]), "NaN", Err(()));
     check(&numeric(0, 0xD000, 0, &[]), "Infinity", Err(()));
     check(&numeric(0, 0xF000, 0, &[]), "-Infinity", Err(()));
-    let bad = push(&Wire::Numeric, &Target::Native, &ColumnType::String, &numeric(0, 1, 0, &[]));
+    let bad = push(
+        &Wire::Numeric,
+        &Target::Native,
+        &ColumnType::String,
+        &numeric(0, 1, 0, &[]),
+    );
     assert_eq!(bad, Err(ValueError::Malformed("numeric")));
-    let bad = push(&Wire::Numeric, &Target::Native, &ColumnType::String, &numeric(0, 0, 0, &[10_000]));
+    let bad = push(
+        &Wire::Numeric,
+        &Target::Native,
+        &ColumnType::String,
+        &numeric(0, 0, 0, &[10_000]),
+    );
     assert_eq!(bad, Err(ValueError::Malformed("numeric")));
 }
 
@@ -134,7 +144,15 @@ impl Noise {
     pub(crate) fn bytes(&mut self, length_max: usize) -> Vec<u8> {
         let length = self.below(length_max);
         // Small values are likelier, since lengths and counts are.
-        (0..length).map(|_| if self.below(2) == 0 { self.below(4) as u8 } else { self.next() as u8 }).collect()
+        (0..length)
+            .map(|_| {
+                if self.below(2) == 0 {
+                    self.below(4) as u8
+                } else {
+                    self.next() as u8
+                }
+            })
+            .collect()
     }
 }
 
@@ -166,7 +184,28 @@ fn no_bytes_make_a_decoder_panic() {
         let mut bytes = noise.bytes(80);
         if matches!(wire, Wire::Array(_)) && noise.below(2) == 0 {
             // A head that is right, so that the elements are reached.
-            let mut head = vec![0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, noise.below(4) as u8, 0, 0, 0, 1];
+            let mut head = vec![
+                0,
+                0,
+                0,
+                1,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                noise.below(4) as u8,
+                0,
+                0,
+                0,
+                1,
+            ];
             head.append(&mut bytes);
             bytes = head;
         }

@@ -6,12 +6,19 @@ use flow_source::{SourceError, discover, preflight};
 use crate::harness::*;
 
 /// Lists the failed checks as `name: message`.
-async fn problems(options: &flow_source::SourceOptions, requests: &[flow_source::TableRequest], init: bool) -> Vec<String> {
+async fn problems(
+    options: &flow_source::SourceOptions,
+    requests: &[flow_source::TableRequest],
+    init: bool,
+) -> Vec<String> {
     let report = preflight(options, requests, init).await.expect("answers");
     for check in report.problems() {
         assert!(!check.remedy_text.is_empty(), "{check:?}");
     }
-    report.problems().map(|check| format!("{}: {}", check.name, check.message)).collect()
+    report
+        .problems()
+        .map(|check| format!("{}: {}", check.name, check.message))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -19,26 +26,77 @@ async fn tables_are_accepted_or_refused_with_a_reason() {
     let cases: &[(&str, &str)] = &[
         ("CREATE TABLE t (id int PRIMARY KEY, v text)", ""),
         ("CREATE TABLE t (v text)", "primary key: the table has no key"),
-        ("CREATE TABLE t (v text); ALTER TABLE t REPLICA IDENTITY FULL", "primary key: the table has no key"),
-        ("CREATE TABLE t (id int PRIMARY KEY DEFERRABLE)", "replica identity: the primary key is deferrable"),
-        ("CREATE TABLE t (id int PRIMARY KEY DEFERRABLE); ALTER TABLE t REPLICA IDENTITY FULL", ""),
-        ("CREATE TABLE t (id int PRIMARY KEY); ALTER TABLE t REPLICA IDENTITY NOTHING", "primary key: the table has no key"),
-        ("CREATE TABLE t (id int NOT NULL, v text); CREATE UNIQUE INDEX u ON t (id); ALTER TABLE t REPLICA IDENTITY USING INDEX u", ""),
-        ("CREATE TABLE t (id int PRIMARY KEY, p point)", "types: column p: type point cannot be captured"),
-        ("CREATE TABLE t (id int PRIMARY KEY, p int4range)", "types: column p: type int4range cannot be captured"),
-        ("CREATE TABLE t (id int PRIMARY KEY, p interval[])", "types: column p: type interval cannot be captured"),
-        ("CREATE TABLE t (id int PRIMARY KEY, p bit(3))", "types: column p: type bit cannot be captured"),
-        ("CREATE TYPE pair AS (a int, b int); CREATE TABLE t (id int PRIMARY KEY, p pair)", "types: column p: type public.pair cannot be captured"),
-        ("CREATE TABLE t (id int PRIMARY KEY) PARTITION BY RANGE (id)", "table kind: it is partitioned"),
-        ("CREATE TABLE p (id int PRIMARY KEY); CREATE TABLE t (PRIMARY KEY (id)) INHERITS (p)", "table kind: it inherits"),
-        ("CREATE TABLE t (k jsonb PRIMARY KEY)", "primary key: key column k is jsonb"),
+        (
+            "CREATE TABLE t (v text); ALTER TABLE t REPLICA IDENTITY FULL",
+            "primary key: the table has no key",
+        ),
+        (
+            "CREATE TABLE t (id int PRIMARY KEY DEFERRABLE)",
+            "replica identity: the primary key is deferrable",
+        ),
+        (
+            "CREATE TABLE t (id int PRIMARY KEY DEFERRABLE); ALTER TABLE t REPLICA IDENTITY FULL",
+            "",
+        ),
+        (
+            "CREATE TABLE t (id int PRIMARY KEY); ALTER TABLE t REPLICA IDENTITY NOTHING",
+            "primary key: the table has no key",
+        ),
+        (
+            "CREATE TABLE t (id int NOT NULL, v text); CREATE UNIQUE INDEX u ON t (id); ALTER TABLE t REPLICA IDENTITY USING INDEX u",
+            "",
+        ),
+        (
+            "CREATE TABLE t (id int PRIMARY KEY, p point)",
+            "types: column p: type point cannot be captured",
+        ),
+        (
+            "CREATE TABLE t (id int PRIMARY KEY, p int4range)",
+            "types: column p: type int4range cannot be captured",
+        ),
+        (
+            "CREATE TABLE t (id int PRIMARY KEY, p interval[])",
+            "types: column p: type interval cannot be captured",
+        ),
+        (
+            "CREATE TABLE t (id int PRIMARY KEY, p bit(3))",
+            "types: column p: type bit cannot be captured",
+        ),
+        (
+            "CREATE TYPE pair AS (a int, b int); CREATE TABLE t (id int PRIMARY KEY, p pair)",
+            "types: column p: type public.pair cannot be captured",
+        ),
+        (
+            "CREATE TABLE t (id int PRIMARY KEY) PARTITION BY RANGE (id)",
+            "table kind: it is partitioned",
+        ),
+        (
+            "CREATE TABLE p (id int PRIMARY KEY); CREATE TABLE t (PRIMARY KEY (id)) INHERITS (p)",
+            "table kind: it inherits",
+        ),
+        (
+            "CREATE TABLE t (k jsonb PRIMARY KEY)",
+            "primary key: key column k is jsonb",
+        ),
         ("CREATE TABLE t (k numeric PRIMARY KEY)", ""),
-        ("CREATE TABLE t (k bpchar PRIMARY KEY)", "primary key: key column k is bpchar"),
+        (
+            "CREATE TABLE t (k bpchar PRIMARY KEY)",
+            "primary key: key column k is bpchar",
+        ),
         ("CREATE TABLE t (k char(4) PRIMARY KEY)", ""),
         ("CREATE TABLE t (k double precision PRIMARY KEY)", ""),
-        ("CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false); CREATE TABLE t (k text COLLATE ci PRIMARY KEY)", "primary key: key column k has a nondeterministic collation"),
-        ("CREATE TABLE t (id int PRIMARY KEY, g int GENERATED ALWAYS AS (id * 2) STORED)", ""),
-        ("CREATE TABLE t (id int, g int GENERATED ALWAYS AS (id * 2) STORED PRIMARY KEY)", "primary key:"),
+        (
+            "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false); CREATE TABLE t (k text COLLATE ci PRIMARY KEY)",
+            "primary key: key column k has a nondeterministic collation",
+        ),
+        (
+            "CREATE TABLE t (id int PRIMARY KEY, g int GENERATED ALWAYS AS (id * 2) STORED)",
+            "",
+        ),
+        (
+            "CREATE TABLE t (id int, g int GENERATED ALWAYS AS (id * 2) STORED PRIMARY KEY)",
+            "primary key:",
+        ),
     ];
     for version in versions() {
         let server = Server::start(&version, "", &[]);
@@ -55,7 +113,10 @@ async fn tables_are_accepted_or_refused_with_a_reason() {
             made.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
             let got = problems(&options, &[request("t")], true).await;
             assert_eq!(got.is_empty(), expected.is_empty(), "{version}: {sql}: {got:?}");
-            assert!(got.is_empty() || got[0].starts_with(expected), "{version}: {sql}: {got:?}");
+            assert!(
+                got.is_empty() || got[0].starts_with(expected),
+                "{version}: {sql}: {got:?}"
+            );
         }
     }
 }
@@ -89,13 +150,43 @@ async fn requests_are_checked_against_the_catalog() {
         check(|r| r.primary_key = Some(vec!["id".into()]), "t", "").await;
         check(|r| r.primary_key = Some(vec!["k".into()]), "t", "replica identity:").await;
         check(|r| r.primary_key = Some(vec!["k".into()]), "f", "").await;
-        check(|r| r.primary_key = Some(vec!["v".into()]), "f", "primary key: key column v may be NULL").await;
-        check(|r| r.primary_key = Some(vec!["x".into()]), "f", "primary key: there is no column x").await;
-        check(|r| r.columns = Some(vec!["id".into()]), "f", "columns: the publication also sends k, v").await;
-        check(|r| r.columns = Some(vec!["id".into(), "k".into(), "v".into(), "z".into()]), "f", "columns: the publication does not send z").await;
+        check(
+            |r| r.primary_key = Some(vec!["v".into()]),
+            "f",
+            "primary key: key column v may be NULL",
+        )
+        .await;
+        check(
+            |r| r.primary_key = Some(vec!["x".into()]),
+            "f",
+            "primary key: there is no column x",
+        )
+        .await;
+        check(
+            |r| r.columns = Some(vec!["id".into()]),
+            "f",
+            "columns: the publication also sends k, v",
+        )
+        .await;
+        check(
+            |r| r.columns = Some(vec!["id".into(), "k".into(), "v".into(), "z".into()]),
+            "f",
+            "columns: the publication does not send z",
+        )
+        .await;
         check(|r| drop(r.types.insert("n".into(), "decimal(38,9)".into())), "t", "").await;
-        check(|r| drop(r.types.insert("v".into(), "decimal(38,9)".into())), "t", "types: column v").await;
-        check(|r| drop(r.types.insert("w".into(), "string".into())), "t", "types: types names column w").await;
+        check(
+            |r| drop(r.types.insert("v".into(), "decimal(38,9)".into())),
+            "t",
+            "types: column v",
+        )
+        .await;
+        check(
+            |r| drop(r.types.insert("w".into(), "string".into())),
+            "t",
+            "types: types names column w",
+        )
+        .await;
         if version != "14" {
             exec(
                 &client,
@@ -114,7 +205,11 @@ async fn requests_are_checked_against_the_catalog() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_server_and_the_role_are_checked() {
     for version in versions() {
-        let server = Server::start(&version, "wal_level = replica\nmax_replication_slots = 1\nmax_wal_senders = 1", &[]);
+        let server = Server::start(
+            &version,
+            "wal_level = replica\nmax_replication_slots = 1\nmax_wal_senders = 1",
+            &[],
+        );
         let (client, mut options) = (server.client().await, server.options());
         exec(
             &client,
@@ -135,7 +230,11 @@ async fn the_server_and_the_role_are_checked() {
         ] {
             assert!(got.iter().any(|p| p == expected), "{version}: {expected}: {got:#?}");
         }
-        exec(&client, "CREATE PUBLICATION flow_test FOR TABLE t WITH (publish = 'insert')").await;
+        exec(
+            &client,
+            "CREATE PUBLICATION flow_test FOR TABLE t WITH (publish = 'insert')",
+        )
+        .await;
         let got = problems(&options, &[request("t")], true).await;
         let expected = "publication: publication \"flow_test\" does not send update, delete, truncate";
         assert!(got.iter().any(|p| p == expected), "{got:#?}");
@@ -162,6 +261,9 @@ async fn odd_names_are_found() {
         let requests = [flow_source::TableRequest::new(name)];
         let (tables, mut stream) = begin(&options, &requests).await;
         exec(&client, "INSERT INTO \"odd.Schema\".\"a.b \"\"C\" VALUES (1, 'x')").await;
-        assert_eq!(show_all(&next_change(&mut stream).await, &tables), ["insert 1 ID=1 select=x"]);
+        assert_eq!(
+            show_all(&next_change(&mut stream).await, &tables),
+            ["insert 1 ID=1 select=x"]
+        );
     }
 }

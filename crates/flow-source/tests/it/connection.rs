@@ -23,14 +23,28 @@ async fn tls_modes_and_passwords() {
         let root = server.dir.path().join("server.crt").display().to_string();
         let foreign = server.dir.path().join("foreign.crt");
         let made = std::process::Command::new("openssl")
-            .args(["req", "-new", "-x509", "-nodes", "-subj", "/CN=x", "-keyout", "/dev/null", "-out"])
+            .args([
+                "req",
+                "-new",
+                "-x509",
+                "-nodes",
+                "-subj",
+                "/CN=x",
+                "-keyout",
+                "/dev/null",
+                "-out",
+            ])
             .arg(&foreign)
             .output()
             .expect("openssl runs");
         assert!(made.status.success());
         let foreign = foreign.display();
         let check = async |rest: &str, expected: Option<&str>| {
-            let password = if rest.contains("password") { "" } else { r"password='pass \'word\''" };
+            let password = if rest.contains("password") {
+                ""
+            } else {
+                r"password='pass \'word\''"
+            };
             let text = format!("port={} user=postgres {password} {rest}", server.port);
             let outcome = try_both(&text).await;
             let code = outcome.as_ref().err().and_then(Remedial::code);
@@ -55,8 +69,16 @@ async fn tls_modes_and_passwords() {
             None,
         )
         .await;
-        check(&format!("host=127.0.0.1 sslmode=verify-ca sslrootcert={foreign}"), Some("F0105")).await;
-        check(&format!("host=127.0.0.1 sslmode=require sslrootcert={foreign}"), Some("F0105")).await;
+        check(
+            &format!("host=127.0.0.1 sslmode=verify-ca sslrootcert={foreign}"),
+            Some("F0105"),
+        )
+        .await;
+        check(
+            &format!("host=127.0.0.1 sslmode=require sslrootcert={foreign}"),
+            Some("F0105"),
+        )
+        .await;
         check("host=127.0.0.1 sslmode=verify-full sslrootcert=/nowhere", Some("F0105")).await;
         check("host=127.0.0.1 sslmode=disable password=wrong", Some("F0104")).await;
         check("host=127.0.0.1 sslmode=disable dbname=nope", Some("F0104")).await;
@@ -82,8 +104,14 @@ async fn a_server_without_tls_and_one_without_room() {
         }
         let full = try_both(&text("")).await.expect_err("no room");
         assert_eq!((full.code(), full.remedy()), (Some("F0103"), Remedy::Retry), "{full:?}");
-        let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
-        let nobody = try_both(&format!("host=127.0.0.1 user=u port={port}")).await.expect_err("nobody there");
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .expect("a port")
+            .local_addr()
+            .expect("bound")
+            .port();
+        let nobody = try_both(&format!("host=127.0.0.1 user=u port={port}"))
+            .await
+            .expect_err("nobody there");
         assert_eq!((nobody.code(), nobody.remedy()), (Some("F0102"), Remedy::Retry));
     }
 }

@@ -32,7 +32,9 @@ fn apply(state: &mut State, change: &Change, table: &CaptureTable) {
             state.insert(key(new, table), new.to_vec());
         }
         Change::Delete { old, .. } => {
-            let (Old::Key(row) | Old::Full(row)) = old else { panic!("no old row") };
+            let (Old::Key(row) | Old::Full(row)) = old else {
+                panic!("no old row")
+            };
             assert!(state.remove(&key(row, table)).is_some(), "a delete of nothing");
         }
         other => panic!("{other:?}"),
@@ -81,7 +83,9 @@ async fn copy_and_stream_meet_exactly_under_writers() {
             }));
         }
         let requests = [request("a"), request("b")];
-        flow_source::create_publication(&options, &requests).await.expect("a publication");
+        flow_source::create_publication(&options, &requests)
+            .await
+            .expect("a publication");
         let permanent = create_slot(&options, None).await.expect("a slot");
         let mut tables = capture(&options, &requests, permanent.consistent_point).await;
         let mut states = vec![copy_state(&options, &tables[0], &permanent.name).await];
@@ -93,7 +97,9 @@ async fn copy_and_stream_meet_exactly_under_writers() {
         tables[1].skip_until = temporary.consistent_point;
         states.push(copy_state(&options, &tables[1], &temporary.name).await);
         drop(temporary);
-        let mut stream = Stream::connect(&options, start, tables.clone()).await.expect("a stream");
+        let mut stream = Stream::connect(&options, start, tables.clone())
+            .await
+            .expect("a stream");
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
         done.store(true, Ordering::Relaxed);
         for writer in writers {

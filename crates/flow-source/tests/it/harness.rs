@@ -35,7 +35,10 @@ fn free_port() -> u16 {
 /// Lists the majors to test.
 pub(crate) fn versions() -> Vec<String> {
     let list = std::env::var("FLOW_TEST_PG_VERSIONS").unwrap_or_else(|_| "17".to_owned());
-    list.split([',', ' ']).filter(|v| !v.is_empty()).map(str::to_owned).collect()
+    list.split([',', ' '])
+        .filter(|v| !v.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 impl Server {
@@ -190,7 +193,9 @@ pub(crate) async fn next_change(stream: &mut Stream) -> Transaction {
 
 /// Makes the publication and the slot, and a stream from its start.
 pub(crate) async fn begin(options: &SourceOptions, requests: &[TableRequest]) -> (Vec<CaptureTable>, Stream) {
-    flow_source::create_publication(options, requests).await.expect("a publication");
+    flow_source::create_publication(options, requests)
+        .await
+        .expect("a publication");
     let snapshot = soon("the slot", create_slot(options, None)).await.expect("a slot");
     let tables = capture(options, requests, snapshot.consistent_point).await;
     let stream = Stream::connect(options, snapshot.consistent_point, tables.clone())
@@ -259,5 +264,9 @@ pub(crate) fn show_change(change: &Change, tables: &[CaptureTable]) -> String {
 }
 
 pub(crate) fn show_all(transaction: &Transaction, tables: &[CaptureTable]) -> Vec<String> {
-    transaction.changes.iter().map(|change| show_change(change, tables)).collect()
+    transaction
+        .changes
+        .iter()
+        .map(|change| show_change(change, tables))
+        .collect()
 }

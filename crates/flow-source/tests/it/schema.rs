@@ -11,7 +11,10 @@ async fn changed_definitions_block_their_table_only() {
         ("ALTER TABLE a ADD w int", "F0131 column w was added"),
         ("ALTER TABLE a DROP v", "F0131 column v is no longer sent"),
         ("ALTER TABLE a DROP v, ADD w text", "F0131 column w is where v was"),
-        ("ALTER TABLE a ALTER v TYPE varchar(9)", "F0131 column v is no longer text"),
+        (
+            "ALTER TABLE a ALTER v TYPE varchar(9)",
+            "F0131 column v is no longer text",
+        ),
         ("ALTER TABLE a RENAME TO c", "F0131 the table was renamed to public.c"),
         (
             "ALTER TABLE a REPLICA IDENTITY NOTHING",
@@ -29,7 +32,10 @@ async fn changed_definitions_block_their_table_only() {
             .await;
             let (tables, mut stream) = begin(&options, &[request("a"), request("b")]).await;
             exec(&client, "INSERT INTO a VALUES (1)").await;
-            assert_eq!(show_all(&next_change(&mut stream).await, &tables), ["insert 1 id=1 v=null"]);
+            assert_eq!(
+                show_all(&next_change(&mut stream).await, &tables),
+                ["insert 1 id=1 v=null"]
+            );
             let table = if ddl.contains("TO c") { "c" } else { "a" };
             exec(
                 &client,
@@ -38,7 +44,11 @@ async fn changed_definitions_block_their_table_only() {
             .await;
             let got = show_all(&next_change(&mut stream).await, &tables);
             assert_eq!(got, ["insert 2 id=1".to_owned(), format!("block 1 {reason}")], "{ddl}");
-            exec(&client, &format!("INSERT INTO {table} VALUES (3); INSERT INTO b VALUES (2)")).await;
+            exec(
+                &client,
+                &format!("INSERT INTO {table} VALUES (3); INSERT INTO b VALUES (2)"),
+            )
+            .await;
             assert_eq!(show_all(&next_change(&mut stream).await, &tables), ["insert 2 id=2"]);
             drop(stream);
             exec(&client, "DROP PUBLICATION flow_test").await;

@@ -100,7 +100,11 @@ async fn nothing_is_acknowledged_but_what_was_told() {
         exec(&client, "CREATE TABLE a (id int PRIMARY KEY)").await;
         exec(&client, "CREATE DATABASE other").await;
         let (_, mut stream) = begin(&options, &[request("a")]).await;
-        let before = slot_state(&options).await.expect("answers").expect("a slot").confirmed_flush;
+        let before = slot_state(&options)
+            .await
+            .expect("answers")
+            .expect("a slot")
+            .confirmed_flush;
         exec(&client, "INSERT INTO a VALUES (1)").await;
         let first = next_change(&mut stream).await.meta.end_lsn;
         // Several server timeouts pass: keepalives are answered, and nothing is confirmed.
@@ -122,7 +126,10 @@ async fn nothing_is_acknowledged_but_what_was_told() {
         let (busy, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.expect("up");
         tokio::spawn(connection);
         exec(&busy, "CREATE TABLE t AS SELECT generate_series(1, 10000)").await;
-        let row = client.query_one("SELECT pg_current_wal_lsn()::text", &[]).await.expect("answers");
+        let row = client
+            .query_one("SELECT pg_current_wal_lsn()::text", &[])
+            .await
+            .expect("answers");
         let target: Lsn = row.get::<_, String>(0).parse().expect("an LSN");
         loop {
             if let SourceEvent::Keepalive { wal_end } = soon("a keepalive", stream.next()).await.expect("lives")
@@ -225,12 +232,20 @@ async fn slots_that_cannot_serve_are_told_apart() {
         let server = Server::start(&version, "", &[]);
         let (client, options) = (server.client().await, server.options());
         exec(&client, "CREATE TABLE a (id int PRIMARY KEY)").await;
-        let missing = Stream::connect(&options, Lsn(1), Vec::new()).await.expect_err("no slot");
+        let missing = Stream::connect(&options, Lsn(1), Vec::new())
+            .await
+            .expect_err("no slot");
         assert!(matches!(missing, SourceError::SlotMissing { .. }), "{missing:?}");
         assert_eq!((missing.remedy(), missing.code()), (Remedy::Resync, Some("F0110")));
         let (tables, stream) = begin(&options, &[request("a")]).await;
-        let start = slot_state(&options).await.expect("answers").expect("a slot").confirmed_flush;
-        let held = Stream::connect(&options, start, tables.clone()).await.expect_err("held");
+        let start = slot_state(&options)
+            .await
+            .expect("answers")
+            .expect("a slot")
+            .confirmed_flush;
+        let held = Stream::connect(&options, start, tables.clone())
+            .await
+            .expect_err("held");
         assert!(matches!(held, SourceError::SlotHeld { .. }), "{held:?}");
         let again = flow_source::create_slot(&options, None).await.expect_err("exists");
         assert!(matches!(again, SourceError::SlotExists { .. }), "{again:?}");
@@ -238,11 +253,16 @@ async fn slots_that_cannot_serve_are_told_apart() {
         drop(connect_patiently(&options, start, &tables).await);
         let mut other = options.clone();
         other.system_identifier = Some(7);
-        let other = Stream::connect(&other, start, tables.clone()).await.expect_err("another system");
+        let other = Stream::connect(&other, start, tables.clone())
+            .await
+            .expect_err("another system");
         assert_eq!(other.code(), Some("F0114"));
         soon("advancing", async {
             while client
-                .execute("SELECT pg_replication_slot_advance('flow_test', pg_current_wal_lsn())", &[])
+                .execute(
+                    "SELECT pg_replication_slot_advance('flow_test', pg_current_wal_lsn())",
+                    &[],
+                )
                 .await
                 .is_err()
             {
@@ -251,11 +271,15 @@ async fn slots_that_cannot_serve_are_told_apart() {
         })
         .await;
         exec(&client, "INSERT INTO a VALUES (1)").await;
-        let moved = Stream::connect(&options, Lsn(start.0 - 1), tables.clone()).await.expect_err("moved");
+        let moved = Stream::connect(&options, Lsn(start.0 - 1), tables.clone())
+            .await
+            .expect_err("moved");
         assert_eq!((moved.remedy(), moved.code()), (Remedy::Resync, Some("F0111")));
         exec(&client, "DROP PUBLICATION flow_test").await;
         let state = slot_state(&options).await.expect("answers").expect("a slot");
-        let gone = Stream::connect(&options, state.confirmed_flush, tables).await.expect_err("gone");
+        let gone = Stream::connect(&options, state.confirmed_flush, tables)
+            .await
+            .expect_err("gone");
         assert_eq!(gone.code(), Some("F0120"));
         assert!(flow_source::drop_slot(&options).await.expect("dropped"));
         assert!(!flow_source::drop_slot(&options).await.expect("was gone"));

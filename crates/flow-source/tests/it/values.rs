@@ -86,7 +86,11 @@ const TYPES: &str = "CREATE TYPE mood AS ENUM ('happy', 'très, \"sad\"');
     CREATE SCHEMA other; CREATE TYPE other.mood AS ENUM ('not this')";
 
 async fn make_table(client: &tokio_postgres::Client, name: &str, column_type: &str, values: &[&str]) {
-    exec(client, &format!("CREATE TABLE {name} (id int PRIMARY KEY, c {column_type})")).await;
+    exec(
+        client,
+        &format!("CREATE TABLE {name} (id int PRIMARY KEY, c {column_type})"),
+    )
+    .await;
     exec(client, &format!("ALTER TABLE {name} REPLICA IDENTITY FULL")).await;
     for (id, value) in values.iter().enumerate() {
         let value = value.replace('\'', "''");
@@ -140,7 +144,9 @@ async fn every_type_is_the_same_from_copy_and_stream_and_as_postgresql_has_it() 
             exec(&client, &format!("ALTER TABLE s{index} REPLICA IDENTITY FULL")).await;
             requests.extend([request(&format!("t{index}")), request(&format!("s{index}"))]);
         }
-        flow_source::create_publication(&options, &requests).await.expect("a publication");
+        flow_source::create_publication(&options, &requests)
+            .await
+            .expect("a publication");
         let snapshot = create_slot(&options, None).await.expect("a slot");
         let tables = capture(&options, &requests, snapshot.consistent_point).await;
         let mut stream = flow_source::Stream::connect(&options, snapshot.consistent_point, tables.clone())
@@ -165,12 +171,22 @@ async fn every_type_is_the_same_from_copy_and_stream_and_as_postgresql_has_it() 
                 for change in &transaction.changes {
                     let rows: Vec<&[u8]> = match change {
                         Change::Insert { new, .. } => vec![new],
-                        Change::Update { old: Old::Full(old), new, .. } => vec![old, new],
-                        Change::Delete { old: Old::Full(old), .. } => vec![old],
+                        Change::Update {
+                            old: Old::Full(old),
+                            new,
+                            ..
+                        } => vec![old, new],
+                        Change::Delete {
+                            old: Old::Full(old), ..
+                        } => vec![old],
                         other => panic!("{column_type}: {other:?}"),
                     };
                     for row in rows {
-                        assert!(copied.values().any(|c| c == row), "{column_type} {round}: {}", show(row, &table.schema));
+                        assert!(
+                            copied.values().any(|c| c == row),
+                            "{column_type} {round}: {}",
+                            show(row, &table.schema)
+                        );
                     }
                 }
             }
@@ -208,7 +224,9 @@ async fn text_by_choice_is_postgresqls_own() {
             requests.push(request);
             names.push(name.to_owned());
         }
-        flow_source::create_publication(&options, &requests).await.expect("a publication");
+        flow_source::create_publication(&options, &requests)
+            .await
+            .expect("a publication");
         let snapshot = create_slot(&options, None).await.expect("a slot");
         let tables = capture(&options, &requests, Lsn::ZERO).await;
         for (name, table) in names.iter().zip(&tables) {
@@ -246,7 +264,11 @@ async fn values_that_do_not_fit_block_their_table_only() {
         let mut requests = vec![request("good")];
         exec(&client, "CREATE TABLE good (id int PRIMARY KEY)").await;
         for (index, (column_type, choice, ..)) in cases.iter().enumerate() {
-            exec(&client, &format!("CREATE TABLE t{index} (id int PRIMARY KEY, c {column_type})")).await;
+            exec(
+                &client,
+                &format!("CREATE TABLE t{index} (id int PRIMARY KEY, c {column_type})"),
+            )
+            .await;
             let mut request = TableRequest::new(TableName::new("public", format!("t{index}")));
             if let Some(choice) = choice {
                 request.types.insert("c".to_owned(), (*choice).to_owned());
@@ -257,19 +279,37 @@ async fn values_that_do_not_fit_block_their_table_only() {
         for (index, (_, _, value, reason)) in cases.iter().enumerate() {
             exec(
                 &client,
-                &format!("BEGIN; INSERT INTO t{index} VALUES (1, '{value}'); INSERT INTO good VALUES ({index}); COMMIT"),
+                &format!(
+                    "BEGIN; INSERT INTO t{index} VALUES (1, '{value}'); INSERT INTO good VALUES ({index}); COMMIT"
+                ),
             )
             .await;
             let got = show_all(&next_change(&mut stream).await, &tables);
             assert_eq!(got.len(), 2, "{got:?}");
             let id = TableId(index as u32 + 2);
-            assert!(got[0].starts_with(&format!("block {id} F0130 column c got ")) && got[0].contains(reason), "{got:?}");
-            assert!(!got[0].contains(value) || *value == "24:00" || *value == "NaN", "{got:?}");
+            assert!(
+                got[0].starts_with(&format!("block {id} F0130 column c got ")) && got[0].contains(reason),
+                "{got:?}"
+            );
+            assert!(
+                !got[0].contains(value) || *value == "24:00" || *value == "NaN",
+                "{got:?}"
+            );
             assert_eq!(got[1], format!("insert 1 id={index}"));
-            exec(&client, &format!("DELETE FROM t{index}; INSERT INTO good VALUES (-{index} - 1)")).await;
-            assert_eq!(show_all(&next_change(&mut stream).await, &tables).len(), 1, "a blocked table is silent");
+            exec(
+                &client,
+                &format!("DELETE FROM t{index}; INSERT INTO good VALUES (-{index} - 1)"),
+            )
+            .await;
+            assert_eq!(
+                show_all(&next_change(&mut stream).await, &tables).len(),
+                1,
+                "a blocked table is silent"
+            );
             exec(&client, &format!("INSERT INTO t{index} VALUES (1, '{value}')")).await;
-            let snapshot = create_slot(&options, Some(&format!("flow_tmp_{index}"))).await.expect("a slot");
+            let snapshot = create_slot(&options, Some(&format!("flow_tmp_{index}")))
+                .await
+                .expect("a slot");
             let copy = copy_rows(&options, &tables[index + 1], &snapshot.name).await;
             assert!(matches!(copy, Err(SourceError::Value { .. })), "{copy:?}");
         }
