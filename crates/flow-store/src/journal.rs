@@ -171,7 +171,7 @@ impl Journal {
         let end = transaction.end_lsn;
         let out_of_order = |what, stands| StoreError::OutOfOrder { what, at: end, stands };
         if end <= writer.staged {
-            return self.compare_known(transaction);
+            return self.compare_known(transaction, writer.staged);
         }
         if transaction.commit_lsn >= end || transaction.commit_lsn < writer.staged {
             return Err(out_of_order("transaction", writer.staged));
@@ -194,7 +194,7 @@ impl Journal {
     }
 
     /// Checks a transaction that arrives again against the one that is kept.
-    fn compare_known(&self, transaction: &TransactionMeta) -> Result<Staged, StoreError> {
+    fn compare_known(&self, transaction: &TransactionMeta, staged: Lsn) -> Result<Staged, StoreError> {
         let key = transaction_key(transaction.end_lsn);
         let found = read::transaction(self.database(), transaction.end_lsn)?;
         match found {
@@ -207,7 +207,7 @@ impl Journal {
             None => Err(StoreError::OutOfOrder {
                 what: "transaction",
                 at: transaction.end_lsn,
-                stands: self.staged(),
+                stands: staged,
             }),
         }
     }
