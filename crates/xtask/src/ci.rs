@@ -55,7 +55,11 @@ pub(crate) fn ci() -> Result<()> {
         let fetched = lanes.run("fetch (wait)", minutes(10), || fetching.wait());
         lanes.run("test units", TEST_BUDGET, || {
             let majors = GATE_MAJORS.join(",");
-            must(cargo().args(["nextest", "run", "--workspace", "--locked"]).env("FLOW_TEST_PG_VERSIONS", majors))
+            must(
+                cargo()
+                    .args(["nextest", "run", "--workspace", "--locked"])
+                    .env("FLOW_TEST_PG_VERSIONS", majors),
+            )
         });
         for major in GATE_MAJORS.into_iter().filter(|_| fetched) {
             lanes.run(&format!("test service {major}"), TEST_BUDGET, || {
