@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flow_core::frontier::Frontier;
-use flow_core::lake::{LakeTable, SnapshotInfo, SnapshotReader};
+use flow_core::lake::{LakeReadError, LakeTable, SnapshotInfo, SnapshotReader};
 use flow_core::{Lsn, TableName};
-use flow_refresh::{InputHistory, InputKind, PlannedTable, RefreshInput, choose_cut};
+use flow_refresh::{InputHistory, InputKind, PlannedTable, RefreshError, RefreshInput, choose_cut};
 use flow_store::TableState;
 
 use crate::error::EngineError;
@@ -45,7 +45,7 @@ pub(crate) async fn look_at_inputs(
     let mut snapshots: BTreeMap<TableName, Vec<SnapshotInfo>> = BTreeMap::new();
     let reader: &dyn SnapshotReader = &shared.lake;
     for name in &planned.inputs {
-        let table = reader.load(name).await.map_err(|error| EngineError::Refresh(error.into()))?;
+        let table = reader.load(name).await.map_err(|source| read_error(planned, source))?;
         let (kind, reached) = match (bronze.get(name), data_lsn(name)) {
             (Some((true, own)), _) => (InputKind::Bronze, published.max(*own)),
             (Some((false, own)), _) => (InputKind::Bronze, *own),
@@ -71,6 +71,10 @@ pub(crate) async fn look_at_inputs(
         frontier,
         held_back_by: cut.held_back_by,
     }))
+}
+
+fn read_error(planned: &PlannedTable, source: LakeReadError) -> EngineError {
+    EngineError::Refresh(RefreshError::Read { table: planned.name.to_string(), source })
 }
 
 fn history(name: &TableName, kind: InputKind, reached: Lsn, table: Option<&LakeTable>, keep: usize) -> InputHistory {

@@ -89,7 +89,8 @@ pub(crate) async fn publish(
                 plans = build(shared, &mut record, work, attempt).await?;
             }
             Phase::Sealed { .. } => {
-                let event = commit(shared, &record, work, &plans).await?;
+                let progress = work.progress(shared, &record);
+                let event = commit(shared, &record, &progress, &plans).await?;
                 advance(&mut record, event)?;
                 settle(shared, &record, event).await?;
             }
@@ -219,14 +220,13 @@ async fn seal(
 async fn commit(
     shared: &Arc<Shared>,
     record: &OperationRecord,
-    work: &dyn Work,
+    progress: &Progress,
     plans: &[Option<SharePlan>],
 ) -> Result<Event, EngineError> {
     let sealed: Vec<Sealed> = plans.iter().flatten().map(|plan| plan.sealed.clone()).collect();
-    let progress = work.progress(shared, record);
     failpoint::hit("before_commit");
     let began = shared.clock.monotonic();
-    let outcome = retrying(shared, "the catalog", || shared.lake.commit(&sealed, &progress)).await?;
+    let outcome = retrying(shared, "the catalog", || shared.lake.commit(&sealed, progress)).await?;
     shared.counters.commit_time.record(shared.clock.monotonic().saturating_sub(began));
     Ok(match outcome {
         CommitOutcome::Committed => {
@@ -237,7 +237,7 @@ async fn commit(
         CommitOutcome::Conflict { tables } => {
             shared.counters.commit_conflicts.add(1);
             let names: Vec<String> = tables.iter().map(ToString::to_string).collect();
-            tracing::info!(operation = %record.id()(), tables = names.join(", "), "the base moved; planning again");
+            tracing::info!(operation = %record.id(), tables = names.join(", "), "the base moved; planning again");
             Event::Conflict
         }
         CommitOutcome::Unknown { error } => {
@@ -250,8 +250,8 @@ async fn commit(
 
 /// Looks for the attempt's marker in every table (law 5).
 async fn look(shared: &Arc<Shared>, plans: &[Option<SharePlan>]) -> Result<Event, EngineError> {
-    let (mut found, mut moved) = (0, 0);
-    let mut looked = 0;
+    let (mut found, mut moved) = (0_u64, 0_u64);
+    let mut looked = 0_u64;
     for plan in plans.iter().flatten() {
         looked += 1;
         match retrying(shared, "the catalog", || shared.lake.look(&plan.sealed)).await? {
