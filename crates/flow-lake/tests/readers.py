@@ -19,7 +19,7 @@ def text(value, kind):
     if value is None:
         return None
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return "[" + ",".join(text(v, kind.value_type) or "null" for v in value) + "]"
+        return "[" + ",".join("null" if v is None else text(v, kind.value_type) for v in value) + "]"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, uuid.UUID):
@@ -66,7 +66,7 @@ class Programs:
         if self.con is None:
             self.con = duckdb_read.connect()
         at = f", snapshot_from_id={snapshot}" if snapshot else ""
-        table = self.con.sql(f"SELECT * FROM iceberg_scan('{metadata}'{at})").fetch_arrow_table()
+        table = self.con.sql(f"SELECT * FROM iceberg_scan('{metadata}'{at})").to_arrow_table()
         answer = rows(table)
         for index in uuids:  # DuckDB hands a uuid over as text
             for row in answer["rows"]:
@@ -78,7 +78,7 @@ class Programs:
 
         if self.con is None:
             self.con = duckdb_read.connect()
-        return rows(self.con.sql(query).fetch_arrow_table())
+        return rows(self.con.sql(query).to_arrow_table())
 
     def catalog(self, path):
         from pyiceberg.catalog.sql import SqlCatalog

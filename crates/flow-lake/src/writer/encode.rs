@@ -1,7 +1,7 @@
 //! One Parquet file from its first row to its sync.
 
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -103,14 +103,9 @@ impl FileEncoder {
         let footer = self.writer.finish().map_err(LakeError::parquet("finish", &self.path))?;
         let bytes = self.writer.bytes_written() as u64;
         let path = Path::new(&self.path);
-        let buffer = self
-            .writer
-            .into_inner()
-            .map_err(LakeError::parquet("finish", &self.path))?;
-        let file = buffer
-            .into_inner()
-            .map_err(|e| LakeError::file("write", path, e.into_error()))?;
-        file.sync_all().map_err(|e| LakeError::sync(path, e))?;
+        let buffer = self.writer.inner_mut();
+        buffer.flush().map_err(|e| LakeError::file("write", path, e))?;
+        buffer.get_ref().sync_all().map_err(|e| LakeError::sync(path, e))?;
         self.metrics
             .read(&self.shape.columns, &footer)
             .map_err(LakeError::iceberg("collect statistics", &self.path))?;
