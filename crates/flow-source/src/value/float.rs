@@ -1,20 +1,109 @@
-//! Floats as PostgreSQL prints them: the shortest digits that return the same value, plain or with
-//! an exponent by the same limits (`float8out` with `extra_float_digits` ≥ 1, `d2s.c`, `f2s.c`).
+//! Floats as PostgreSQL prints them: the shortest digits that lie strictly nearer to the value than
+//! to any other, plain or with an exponent by the same limits (`float8out` with
+//! `extra_float_digits` ≥ 1, `d2s.c`, `f2s.c`).
+//!
+//! Rust's shortest digits also take a decimal that lies exactly between two floats, where rounding
+//! to even returns the value; PostgreSQL does not, so such a tie gets another digit.
 
 use std::io::Write;
 
 /// Writes a `double precision`.
 pub(super) fn render_double(value: f64, out: &mut Vec<u8>) {
     if !special(value, out) {
-        layout(&format!("{value:e}"), 15, out);
+        let bits = value.to_bits();
+        let binary = Binary::new(bits & ((1 << 52) - 1), (bits >> 52 & 0x7ff) as i32, 52, 1075);
+        let mut text = format!("{value:e}");
+        for digits in significant(&text)..17 {
+            if !binary.is_tie(&text) {
+                break;
+            }
+            text = format!("{value:.digits$e}");
+        }
+        layout(&text, 15, out);
     }
 }
 
 /// Writes a `real`.
 pub(super) fn render_single(value: f32, out: &mut Vec<u8>) {
     if !special(f64::from(value), out) {
-        layout(&format!("{value:e}"), 6, out);
+        let bits = u64::from(value.to_bits());
+        let binary = Binary::new(bits & ((1 << 23) - 1), (bits >> 23 & 0xff) as i32, 23, 150);
+        let mut text = format!("{value:e}");
+        for digits in significant(&text)..9 {
+            if !binary.is_tie(&text) {
+                break;
+            }
+            text = format!("{value:.digits$e}");
+        }
+        layout(&text, 6, out);
     }
+}
+
+/// Counts the digits of `d.ddde±x`.
+fn significant(scientific: &str) -> usize {
+    let mantissa = scientific.split('e').next().unwrap_or("");
+    mantissa.bytes().filter(u8::is_ascii_digit).count()
+}
+
+/// Is the size of a float: `mantissa × 2^exponent`.
+#[derive(Clone, Copy)]
+struct Binary {
+    mantissa: u64,
+    exponent: i32,
+    /// Says that the float below is half as far away as the one above.
+    uneven: bool,
+}
+
+impl Binary {
+    fn new(fraction: u64, biased: i32, fraction_bits: u32, bias: i32) -> Self {
+        match biased {
+            0 => Binary {
+                mantissa: fraction,
+                exponent: 1 - bias,
+                uneven: false,
+            },
+            _ => Binary {
+                mantissa: fraction | 1 << fraction_bits,
+                exponent: biased - bias,
+                uneven: fraction == 0 && biased > 1,
+            },
+        }
+    }
+
+    /// Says whether a decimal lies exactly half way to a neighbouring float.
+    fn is_tie(self, scientific: &str) -> bool {
+        let above = (u128::from(self.mantissa) * 2 + 1, self.exponent - 1);
+        let below = match self.uneven {
+            true => (u128::from(self.mantissa) * 4 - 1, self.exponent - 2),
+            false => ((u128::from(self.mantissa) * 2).saturating_sub(1), self.exponent - 1),
+        };
+        [above, below]
+            .into_iter()
+            .any(|(odd, exponent)| equals(scientific, odd, exponent))
+    }
+}
+
+/// Says whether a decimal equals `odd × 2^exponent`, by comparing odd parts and powers of two. What
+/// overflows is no tie: so few digits cannot reach it.
+fn equals(scientific: &str, odd: u128, exponent: i32) -> bool {
+    let (mantissa, ten) = scientific.split_once('e').unwrap_or((scientific, "0"));
+    let digits: u128 = mantissa
+        .bytes()
+        .filter(u8::is_ascii_digit)
+        .fold(0, |all, digit| all * 10 + u128::from(digit - b'0'));
+    let ten = ten.parse::<i32>().unwrap_or(0) - (significant(mantissa) as i32 - 1);
+    if digits == 0 {
+        return false;
+    }
+    let twos = digits.trailing_zeros() as i32;
+    let Some(fives) = 5u128.checked_pow(ten.unsigned_abs()) else {
+        return false;
+    };
+    let (left, right) = match ten >= 0 {
+        true => ((digits >> twos).checked_mul(fives), Some(odd)),
+        false => (Some(digits >> twos), odd.checked_mul(fives)),
+    };
+    left.is_some() && left == right && twos + ten == exponent
 }
 
 fn special(value: f64, out: &mut Vec<u8>) -> bool {

@@ -104,6 +104,9 @@ fn floats_print_as_postgresql_prints_them() {
         (123_456.75, "123456.75"),
         (-0.0, "-0"),
         (f64::NAN, "NaN"),
+        // A decimal half way between two doubles, which only rounding to even would return.
+        (2.425_172_573_642_42e17, "2.4251725736424198e+17"),
+        (9_007_199_254_740_993.0, "9.007199254740992e+15"),
     ] {
         check(value, expected);
     }
