@@ -173,6 +173,34 @@ impl Catalog {
         })
     }
 
+    /// Reads every table's pointer in one statement, and so at one moment.
+    pub(crate) fn pointers(&self) -> Result<Vec<(TableName, String)>, LakeError> {
+        self.read("read all tables", |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT table_namespace, table_name, metadata_location FROM iceberg_tables
+                 WHERE catalog_name = ? AND (iceberg_type = 'TABLE' OR iceberg_type IS NULL)
+                   AND metadata_location IS NOT NULL",
+            )?;
+            let rows = statement.query_map([CATALOG_NAME], |row| {
+                let name = TableName::new(row.get::<_, String>(0)?, row.get::<_, String>(1)?);
+                Ok((name, row.get(2)?))
+            })?;
+            rows.collect()
+        })
+    }
+
+    /// Removes a table that stands at `metadata_location`; `false` if it does not.
+    pub(crate) fn remove(&self, name: &TableName, metadata_location: &str) -> Result<bool, LakeError> {
+        self.write("remove a table", |tx| {
+            let removed = tx.execute(
+                "DELETE FROM iceberg_tables
+                 WHERE catalog_name = ? AND table_namespace = ? AND table_name = ? AND metadata_location = ?",
+                params![CATALOG_NAME, name.schema, name.name, metadata_location],
+            )?;
+            Ok(removed == 1)
+        })
+    }
+
     /// Adds a table and the namespaces above it; `false` if the name is taken.
     pub(crate) fn insert(&self, name: &TableName, metadata_location: &str) -> Result<bool, LakeError> {
         self.write("create a table", |tx| {

@@ -160,6 +160,42 @@ impl Lake {
         blocking::run(move || shared.catalog.list()).await
     }
 
+    /// Removes a table that never got a snapshot from the catalog, so that it can be made otherwise.
+    /// Its metadata file stays. Says whether it stood exactly as `table` shows it.
+    ///
+    /// # Errors
+    /// [`LakeError::Unsupported`] if the table has content; a busy catalog asks for patience.
+    ///
+    /// # Durability
+    /// Synced when it returns.
+    pub async fn drop_empty(&self, table: &Table) -> Result<bool, LakeError> {
+        if table.metadata().snapshots().len() > 0 {
+            return Err(LakeError::Unsupported {
+                table: table.name().to_string(),
+                reason: "it has content, and only an empty table is removed".to_owned(),
+            });
+        }
+        let (shared, table) = (self.shared.clone(), table.clone());
+        blocking::run(move || shared.catalog.remove(table.name(), table.metadata_location())).await
+    }
+
+    /// Is the current snapshot of every table, all read in one catalog transaction: one cut.
+    ///
+    /// # Errors
+    /// A busy catalog asks for patience; unreadable metadata blocks its table.
+    pub async fn cut(&self) -> Result<BTreeMap<TableName, Option<i64>>, LakeError> {
+        let shared = self.shared.clone();
+        blocking::run(move || {
+            let mut cut = BTreeMap::new();
+            for (name, location) in shared.catalog.pointers()? {
+                let version = shared.versions.load(&location)?;
+                cut.insert(name, version.metadata.current_snapshot_id());
+            }
+            Ok(cut)
+        })
+        .await
+    }
+
     /// Is the published position of a source, and its epoch.
     ///
     /// # Errors
