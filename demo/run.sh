@@ -26,7 +26,9 @@ free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1
 say "Installing what is missing, building embrasure-flow (the first build takes long)"
 tests/tools/install.sh build
 tests/tools/install.sh services
-cargo build --locked -p flow-daemon
+ROCKSDB_LIB_DIR=$(tests/tools/rocksdb.sh)
+export ROCKSDB_LIB_DIR ROCKSDB_STATIC=1
+cargo build --locked --workspace --bin embrasure-flow
 bin=$CARGO_TARGET_DIR/debug/embrasure-flow
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/flow-demo-XXXXXX")

@@ -18,4 +18,6 @@ case ${1:-} in
   *) echo "usage: tests/run.sh [--slow LANE]" >&2; exit 2 ;;
 esac
 tests/tools/install.sh tests
+ROCKSDB_LIB_DIR=$(tests/tools/rocksdb.sh)
+export ROCKSDB_LIB_DIR ROCKSDB_STATIC=1
 exec cargo xtask "$@"

@@ -61,8 +61,10 @@ async fn set_aside(
         ("flow.state".to_owned(), word.to_owned()),
         ("flow.hold-lsn".to_owned(), block.hold_lsn.to_string()),
     ]);
-    let marked =
-        retrying(shared, "the catalog", || shared.lake.set_properties(&record.target, properties.clone())).await;
+    let marked = retrying(shared, "the catalog", || {
+        shared.lake.set_properties(&record.target, properties.clone())
+    })
+    .await;
     match marked {
         Ok(_) => {}
         // A table that was dropped cannot be marked, and needs no mark.
@@ -82,8 +84,18 @@ async fn set_aside(
 fn note(shared: &Shared, id: TableId, word: &str, block: &Block) {
     let now = shared.clock.now_us();
     let mut notices = shared.board.write();
-    let Some(status) = notices.tables.get_mut(&id) else { return };
-    status.state = if word == "blocked" { TableStatusState::Blocked } else { TableStatusState::ResyncRequired };
+    let Some(status) = notices.tables.get_mut(&id) else {
+        return;
+    };
+    status.state = if word == "blocked" {
+        TableStatusState::Blocked
+    } else {
+        TableStatusState::ResyncRequired
+    };
     status.published_lsn = block.hold_lsn;
-    status.blocked = Some(Blocked { code: block.code.clone(), reason: block.reason.clone(), since: now });
+    status.blocked = Some(Blocked {
+        code: block.code.clone(),
+        reason: block.reason.clone(),
+        since: now,
+    });
 }

@@ -28,7 +28,13 @@ pub(crate) struct Positions {
 impl Default for Positions {
     fn default() -> Self {
         let zero = || Monotonic::new(Lsn::ZERO);
-        Positions { server: zero(), received: zero(), journaled: zero(), published: zero(), acknowledged: zero() }
+        Positions {
+            server: zero(),
+            received: zero(),
+            journaled: zero(),
+            published: zero(),
+            acknowledged: zero(),
+        }
     }
 }
 
@@ -62,7 +68,12 @@ pub(crate) struct Board {
 impl Board {
     pub(crate) fn new(clock: Arc<dyn Clock>, http: Arc<std::sync::OnceLock<String>>) -> Self {
         let (publish, _) = watch::channel(Arc::new(Status::default()));
-        Board { notices: Mutex::default(), publish, clock, http }
+        Board {
+            notices: Mutex::default(),
+            publish,
+            clock,
+            http,
+        }
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<Arc<Status>> {
@@ -79,7 +90,11 @@ impl Board {
         let message = format!("{what}: {}", chain(error));
         let code = error.code().map(str::to_owned);
         tracing::warn!(code = code.as_deref().unwrap_or("-"), remedy = ?error.remedy(), "{message}");
-        self.write().last_error = Some(LastError { at: self.clock.now_us(), code, message });
+        self.write().last_error = Some(LastError {
+            at: self.clock.now_us(),
+            code,
+            message,
+        });
     }
 
     /// Makes the status document and hands it to all who watch.
@@ -107,7 +122,10 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 
 impl Notices {
     fn document(&self, now: UnixMicros, http: Option<String>) -> Status {
-        let copying = self.tables.values().any(|table| table.state == TableStatusState::Copying);
+        let copying = self
+            .tables
+            .values()
+            .any(|table| table.state == TableStatusState::Copying);
         let running = matches!(self.state, ServiceState::Streaming);
         let published = self.positions.published.get();
         let received = self.positions.received.get();

@@ -50,7 +50,10 @@ pub(crate) struct Acknowledgement {
 
 impl Acknowledgement {
     fn attach(&self, acknowledger: Acknowledger) {
-        let mut state = self.state.lock().expect("a thread that held the acknowledgement panicked");
+        let mut state = self
+            .state
+            .lock()
+            .expect("a thread that held the acknowledgement panicked");
         if !state.0.is_zero() {
             acknowledger.acknowledge(state.0);
         }
@@ -59,7 +62,10 @@ impl Acknowledgement {
 
     /// Tells PostgreSQL that it may forget everything up to `lsn`.
     pub(crate) fn raise(&self, lsn: Lsn) {
-        let mut state = self.state.lock().expect("a thread that held the acknowledgement panicked");
+        let mut state = self
+            .state
+            .lock()
+            .expect("a thread that held the acknowledgement panicked");
         if lsn > state.0 {
             state.0 = lsn;
             if let Some(acknowledger) = &state.1 {
@@ -82,7 +88,9 @@ pub(crate) async fn run(
         tokio::task::spawn_blocking(move || journal(&shared, queue))
     };
     let received = receive(&shared, &source, &tables, events, &cancel).await;
-    let journaled = journaling.await.unwrap_or_else(|error| Err(EngineError::Invariant(error.to_string())));
+    let journaled = journaling
+        .await
+        .unwrap_or_else(|error| Err(EngineError::Invariant(error.to_string())));
     journaled.and(received)
 }
 
@@ -216,7 +224,11 @@ fn journal(shared: &Shared, mut queue: mpsc::Receiver<SourceEvent>) -> Result<()
         let now = shared.clock.monotonic();
         match event {
             SourceEvent::Begin { .. } => {}
-            SourceEvent::Chunk { commit_lsn, number, bytes } => {
+            SourceEvent::Chunk {
+                commit_lsn,
+                number,
+                bytes,
+            } => {
                 journal.stage_chunk(commit_lsn, number, &bytes)?;
                 group.staged_bytes += bytes.len() as u64;
             }
@@ -238,7 +250,9 @@ fn journal(shared: &Shared, mut queue: mpsc::Receiver<SourceEvent>) -> Result<()
                 journal.advance(wal_end)?;
             }
         }
-        let old = group.since.is_some_and(|since| now.saturating_sub(since) >= GROUP_AGE_MAX);
+        let old = group
+            .since
+            .is_some_and(|since| now.saturating_sub(since) >= GROUP_AGE_MAX);
         if group.staged_bytes >= GROUP_BYTES_MAX || old {
             sync(shared, &mut group)?;
         }
@@ -258,7 +272,13 @@ fn sync(shared: &Shared, group: &mut Group) -> Result<(), EngineError> {
         shared.acknowledge(position);
     }
     let backlog: &Backlog = &shared.backlog;
-    backlog.journaled(position, group.rows, group.bytes, group.oldest, shared.clock.monotonic());
+    backlog.journaled(
+        position,
+        group.rows,
+        group.bytes,
+        group.oldest,
+        shared.clock.monotonic(),
+    );
     *group = Group::default();
     Ok(())
 }

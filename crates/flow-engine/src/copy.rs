@@ -50,16 +50,26 @@ pub(crate) struct CopyWork {
 
 impl CopyWork {
     pub(crate) fn new(table: TableId, lsn: Lsn, session: CopySession, capture: CaptureTable) -> Self {
-        CopyWork { table, lsn, session: Some((session, capture)) }
+        CopyWork {
+            table,
+            lsn,
+            session: Some((session, capture)),
+        }
     }
 
     /// Takes up a copy that was sealed when an earlier run ended.
     pub(crate) fn resumed(table: TableId, lsn: Lsn) -> Self {
-        CopyWork { table, lsn, session: None }
+        CopyWork {
+            table,
+            lsn,
+            session: None,
+        }
     }
 
     fn record(&self, shared: &Shared) -> Result<TableRecord, EngineError> {
-        shared.table(self.table).ok_or_else(|| EngineError::Invariant(format!("table {} is unknown", self.table)))
+        shared
+            .table(self.table)
+            .ok_or_else(|| EngineError::Invariant(format!("table {} is unknown", self.table)))
     }
 
     fn summary(&self, shared: &Shared) -> BTreeMap<String, String> {
@@ -69,7 +79,10 @@ impl CopyWork {
             ("flow.lsn", self.lsn.to_string()),
             ("flow.commit-time", iso_utc(shared.clock.now_us())),
         ];
-        pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        pairs
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
     }
 }
 
@@ -84,13 +97,20 @@ async fn read(
     let mut keys: Vec<(Key, Option<Bytes>)> = Vec::new();
     let mut key = Vec::new();
     let broken = |error: &dyn std::error::Error| {
-        EngineError::Invariant(format!("copied row of {}: {}", record.source, crate::board::chain(error)))
+        EngineError::Invariant(format!(
+            "copied row of {}: {}",
+            record.source,
+            crate::board::chain(error)
+        ))
     };
     let keyed = record.schema.has_key();
     let send = |builder: &mut BatchBuilder, keys: &mut Vec<(Key, Option<Bytes>)>| {
         let rows = builder.finish().map_err(|error| broken(&error))?;
         // The writing side ended early: its own error says why.
-        let _ = batches.send(Batch { rows, keys: std::mem::take(keys) });
+        let _ = batches.send(Batch {
+            rows,
+            keys: std::mem::take(keys),
+        });
         Ok::<(), EngineError>(())
     };
     let count = session
@@ -130,7 +150,10 @@ fn write(
             files.push(shared.store.files().next_id()?);
         }
         for (offset, (key, hot)) in batch.keys.iter().enumerate() {
-            let location = Location { file: files[place.file], position: place.position + offset as u64 };
+            let location = Location {
+                file: files[place.file],
+                position: place.position + offset as u64,
+            };
             bulk.put(key, location, hot.as_deref())?;
         }
         rows += batch.rows.num_rows() as u64;
@@ -172,7 +195,10 @@ impl Work for CopyWork {
         let Some(table) = table else {
             return Err(EngineError::Reconfigure {
                 code: "F0006",
-                message: format!("table {} vanished from the catalog while it was copied; run init again", record.target),
+                message: format!(
+                    "table {} vanished from the catalog while it was copied; run init again",
+                    record.target
+                ),
             });
         };
         let writer = shared.lake.data_writer(&table, operation.id(), attempt, 0)?;
@@ -235,7 +261,11 @@ impl Work for CopyWork {
         record.start_lsn = Some(self.lsn);
         record.published_lsn = self.lsn;
         record.state = TableState::Streaming;
-        Ok(CompletionWrites { tables: vec![record], ledger: None, refresh: None })
+        Ok(CompletionWrites {
+            tables: vec![record],
+            ledger: None,
+            refresh: None,
+        })
     }
 }
 
@@ -246,10 +276,15 @@ pub(crate) async fn recover(shared: &Arc<Shared>, record: OperationRecord) -> Re
     };
     crate::publish::publish(shared, record, &mut CopyWork::resumed(table, lsn)).await?;
     let unfinished = shared.table(table).filter(|table| table.state == TableState::Copying);
-    let Some(mut unfinished) = unfinished else { return Ok(()) };
+    let Some(mut unfinished) = unfinished else {
+        return Ok(());
+    };
     // A fresh generation, so that nothing of the abandoned one is ever read.
     blocking(shared, move |shared| {
-        shared.store.index().drop_generation(unfinished.id, unfinished.generation)?;
+        shared
+            .store
+            .index()
+            .drop_generation(unfinished.id, unfinished.generation)?;
         unfinished.generation = flow_core::Generation(unfinished.generation.0 + 1);
         shared.store.tables().put(&unfinished)?;
         shared.note_table(unfinished);

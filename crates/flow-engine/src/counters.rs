@@ -35,7 +35,10 @@ impl Timing {
         let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let bucket = TIMING_BOUNDS_MS.partition_point(|bound| *bound < ms);
         self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
-        self.sum_us.fetch_add(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.sum_us.fetch_add(
+            u64::try_from(duration.as_micros()).unwrap_or(u64::MAX),
+            Ordering::Relaxed,
+        );
     }
 
     /// Counts durations up to each bound of [`TIMING_BOUNDS_MS`] (not cumulative); the last is above all.
@@ -51,7 +54,10 @@ impl Timing {
 
 /// Holds every counter of the engine.
 #[derive(Debug, Default)]
-#[allow(missing_docs, reason = "each name is its documentation; docs/observability.md explains them")]
+#[allow(
+    missing_docs,
+    reason = "each name is its documentation; docs/observability.md explains them"
+)]
 pub struct Counters {
     pub transactions_received: Counter,
     pub changes_received: Counter,

@@ -48,7 +48,13 @@ pub(crate) fn admit(
     if journaled <= from || journaled < first_cut {
         return Ok(None);
     }
-    let mut admitted = Admitted { range: Range { from, to: from }, commit_time: 0, rows: 0, bytes: 0, next_commit: None };
+    let mut admitted = Admitted {
+        range: Range { from, to: from },
+        commit_time: 0,
+        rows: 0,
+        bytes: 0,
+        next_commit: None,
+    };
     let mut full = false;
     for meta in store.journal().transactions(from, journaled) {
         let meta = meta?;
@@ -104,7 +110,10 @@ pub(crate) fn prepare(shared: &Shared, range: Range, bytes: u64) -> Result<Prepa
     } else {
         Prepared::Surveyed(survey(&shared.store, range, &tables, bytes, budget)?)
     };
-    shared.counters.fold_time.record(shared.clock.monotonic().saturating_sub(began));
+    shared
+        .counters
+        .fold_time
+        .record(shared.clock.monotonic().saturating_sub(began));
     Ok(prepared)
 }
 
@@ -132,12 +141,22 @@ pub(crate) struct EpochWork {
 
 impl EpochWork {
     pub(crate) fn new(epoch: Epoch, range: Range, commit_time: UnixMicros, prepared: Prepared) -> Self {
-        EpochWork { epoch, range, commit_time, prepared: Some(prepared) }
+        EpochWork {
+            epoch,
+            range,
+            commit_time,
+            prepared: Some(prepared),
+        }
     }
 
     /// Takes up an epoch that an earlier run left open.
     pub(crate) fn resumed(epoch: Epoch, range: Range, commit_time: UnixMicros) -> Self {
-        EpochWork { epoch, range, commit_time, prepared: None }
+        EpochWork {
+            epoch,
+            range,
+            commit_time,
+            prepared: None,
+        }
     }
 
     fn summary(&self, shared: &Shared) -> BTreeMap<String, String> {
@@ -147,7 +166,10 @@ impl EpochWork {
             ("flow.lsn", self.range.to.to_string()),
             ("flow.commit-time", iso_utc(self.commit_time)),
         ];
-        pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        pairs
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
     }
 
     async fn prepare(&mut self, shared: &Arc<Shared>) -> Result<Prepared, EngineError> {
@@ -166,7 +188,11 @@ impl EpochWork {
     }
 
     async fn block(&self, shared: &Arc<Shared>, table: TableId, code: &str, reason: String) -> Result<(), EngineError> {
-        let block = Block { code: code.to_owned(), reason, hold_lsn: self.range.from };
+        let block = Block {
+            code: code.to_owned(),
+            reason,
+            hold_lsn: self.range.from,
+        };
         block_table(shared, table, block).await
     }
 
@@ -178,14 +204,24 @@ impl EpochWork {
     ) -> Result<Result<flow_lake::Table, (&'static str, String)>, EngineError> {
         let table = retrying(shared, "the catalog", || shared.lake.load(&record.target)).await?;
         let Some(table) = table else {
-            return Ok(Err(("F0006", format!("table {} is no longer in the catalog", record.target))));
+            return Ok(Err((
+                "F0006",
+                format!("table {} is no longer in the catalog", record.target),
+            )));
         };
         if record.target_uuid.as_deref() != Some(table.uuid().as_str()) {
-            return Ok(Err(("F0006", format!("table {} was replaced by another one", record.target))));
+            return Ok(Err((
+                "F0006",
+                format!("table {} was replaced by another one", record.target),
+            )));
         }
         if table.current_snapshot_id() != record.snapshot_id {
             let by = table.current_operation_id().unwrap_or("another program");
-            let reason = format!("snapshot {:?} of {} was committed by {by}", table.current_snapshot_id(), record.target);
+            let reason = format!(
+                "snapshot {:?} of {} was committed by {by}",
+                table.current_snapshot_id(),
+                record.target
+            );
             return Ok(Err(("F0007", reason)));
         }
         Ok(Ok(table))
@@ -210,7 +246,10 @@ impl EpochWork {
             }
         } else {
             let rows = appended.into_iter().map(|row| (Box::default(), row)).collect();
-            Resolved { rows, ..Resolved::default() }
+            Resolved {
+                rows,
+                ..Resolved::default()
+            }
         };
         writer.write(resolved).await?;
         Ok(None)
@@ -248,7 +287,9 @@ impl Work for EpochWork {
         let mut open: Vec<Open> = Vec::new();
         for (share, table) in operation.shares.iter().enumerate() {
             let record = table.table.and_then(|id| shared.table(id));
-            let Some(record) = record.filter(|record| record.state == TableState::Streaming) else { continue };
+            let Some(record) = record.filter(|record| record.state == TableState::Streaming) else {
+                continue;
+            };
             if table.phase() == Phase::SetAside {
                 continue;
             }
@@ -275,7 +316,13 @@ impl Work for EpochWork {
                 None => {
                     let (survey, range) = (survey.clone(), self.range);
                     blocking(shared, move |shared| {
-                        fold(&shared.store, range, &fold_tables(&shared.tables()), &survey.passes, pass)
+                        fold(
+                            &shared.store,
+                            range,
+                            &fold_tables(&shared.tables()),
+                            &survey.passes,
+                            pass,
+                        )
                     })
                     .await?
                 }
@@ -287,9 +334,7 @@ impl Work for EpochWork {
                 let shared = shared.clone();
                 tasks.push(tokio::spawn(async move {
                     let refusal = match fold {
-                        Some(fold) => {
-                            EpochWork::write_pass(&shared, &table.record, &mut table.writer, fold).await?
-                        }
+                        Some(fold) => EpochWork::write_pass(&shared, &table.record, &mut table.writer, fold).await?,
                         None => None,
                     };
                     Ok::<_, EngineError>((table, refusal))
@@ -331,7 +376,9 @@ impl Work for EpochWork {
     ) -> Result<CompletionWrites, EngineError> {
         let mut tables = Vec::new();
         for (share, plan) in operation.shares.iter().zip(plans) {
-            let (Some(id), Some(plan)) = (share.table, plan) else { continue };
+            let (Some(id), Some(plan)) = (share.table, plan) else {
+                continue;
+            };
             let Some(mut record) = shared.table(id) else { continue };
             record.snapshot_id = Some(plan.sealed.snapshot_id);
             record.published_lsn = self.range.to;
@@ -342,8 +389,15 @@ impl Work for EpochWork {
             tables.push(record);
         }
         shared.counters.epochs_published.add(1);
-        let ledger = LedgerPosition { last_epoch: self.epoch, published_lsn: self.range.to };
-        Ok(CompletionWrites { tables, ledger: Some(ledger), refresh: None })
+        let ledger = LedgerPosition {
+            last_epoch: self.epoch,
+            published_lsn: self.range.to,
+        };
+        Ok(CompletionWrites {
+            tables,
+            ledger: Some(ledger),
+            refresh: None,
+        })
     }
 }
 
@@ -352,5 +406,10 @@ pub(crate) const MARKER: &str = OPERATION_ID;
 
 /// Is the kind under which the store keeps an epoch.
 pub(crate) fn kind(epoch: Epoch, range: Range, commit_time: UnixMicros) -> Kind {
-    Kind::Epoch { epoch, from: range.from, to: range.to, commit_time_us: commit_time }
+    Kind::Epoch {
+        epoch,
+        from: range.from,
+        to: range.to,
+        commit_time_us: commit_time,
+    }
 }

@@ -22,7 +22,11 @@ pub(crate) fn arm(state_dir: &Path) {
         let text = std::env::var("FLOW_FAILPOINT").ok()?;
         let (name, nth) = text.split_once(':').unwrap_or((&text, "1"));
         let nth = nth.parse().ok()?;
-        Some(Armed { name: name.to_owned(), left: AtomicI64::new(nth), hit_file: state_dir.join("failpoint.hit") })
+        Some(Armed {
+            name: name.to_owned(),
+            left: AtomicI64::new(nth),
+            hit_file: state_dir.join("failpoint.hit"),
+        })
     });
 }
 

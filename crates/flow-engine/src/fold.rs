@@ -45,7 +45,10 @@ pub(crate) type FoldTables = BTreeMap<TableId, FoldTable>;
 #[derive(Debug)]
 pub(crate) enum TableFold {
     /// Holds outcomes per key, and the rows of an append-only table.
-    Folded { outcomes: Vec<Outcome>, appended: Vec<Bytes> },
+    Folded {
+        outcomes: Vec<Outcome>,
+        appended: Vec<Bytes>,
+    },
     /// The table cannot be followed through this range.
     Refused { error: CollapseError, at: Lsn },
 }
@@ -99,7 +102,8 @@ pub(crate) struct Survey {
 
 fn key_hash(table: TableId, key: &[u8]) -> u64 {
     // A fixed-key hash: the same key falls into the same pass in every run.
-    let mut hasher = std::hash::BuildHasherDefault::<std::collections::hash_map::DefaultHasher>::default().build_hasher();
+    let mut hasher =
+        std::hash::BuildHasherDefault::<std::collections::hash_map::DefaultHasher>::default().build_hasher();
     hasher.write_u32(table.0);
     hasher.write(key);
     hasher.finish()
@@ -121,7 +125,9 @@ fn walk(
                 let change = change.map_err(|error| {
                     EngineError::Invariant(format!("journal chunk of transaction {}: {error}", meta.end_lsn))
                 })?;
-                let Some(table) = tables.get(&change.table()) else { continue };
+                let Some(table) = tables.get(&change.table()) else {
+                    continue;
+                };
                 if meta.end_lsn > table.start_lsn {
                     visit(table, change, meta.end_lsn)?;
                 }
@@ -141,14 +147,25 @@ pub(crate) fn survey(
 ) -> Result<Survey, EngineError> {
     // Folding holds keys and entries beside the rows, about as much again.
     let count = (bytes * 2).div_ceil(budget_bytes.max(1)).max(1);
-    let mut survey = Survey { bytes, passes: Passes { count, ties: HashMap::new() }, ..Survey::default() };
+    let mut survey = Survey {
+        bytes,
+        passes: Passes {
+            count,
+            ties: HashMap::new(),
+        },
+        ..Survey::default()
+    };
     let (mut old_key, mut new_key) = (Vec::new(), Vec::new());
     walk(store, range, tables, |table, change, _| {
         survey.tables.insert(change.table());
         if count == 1 {
             return Ok(());
         }
-        if let Change::Update { table: id, old: Old::Key(old) | Old::Full(old), new } = &change
+        if let Change::Update {
+            table: id,
+            old: Old::Key(old) | Old::Full(old),
+            new,
+        } = &change
             && has_state(new, &table.schema, State::Unchanged)
             && encode_key(old, &table.schema, &mut old_key).is_ok()
             && encode_key(new, &table.schema, &mut new_key).is_ok()
@@ -171,7 +188,12 @@ pub(crate) fn fold(
 ) -> Result<BTreeMap<TableId, TableFold>, EngineError> {
     let mut folds: BTreeMap<TableId, Collapse<'_>> = BTreeMap::new();
     let mut refused: BTreeMap<TableId, (CollapseError, Lsn)> = BTreeMap::new();
-    let mut splitter = Splitter { passes, pass, key: Vec::new(), appended: 0 };
+    let mut splitter = Splitter {
+        passes,
+        pass,
+        key: Vec::new(),
+        appended: 0,
+    };
     walk(store, range, tables, |table, change, lsn| {
         let id = change.table();
         if refused.contains_key(&id) {
@@ -180,7 +202,11 @@ pub(crate) fn fold(
         // The map's own entry borrows the schema for as long as the fold lives.
         let schema = &tables[&id].schema;
         let collapse = folds.entry(id).or_insert_with(|| Collapse::new(schema));
-        let folded = if passes.count() == 1 { collapse.fold(change) } else { splitter.fold(collapse, table, change) };
+        let folded = if passes.count() == 1 {
+            collapse.fold(change)
+        } else {
+            splitter.fold(collapse, table, change)
+        };
         if let Err(error) = folded {
             refused.insert(id, (error, lsn));
         }
@@ -229,24 +255,40 @@ impl Splitter<'_> {
                     return Ok(());
                 }
             }
-            Change::Delete { table: id, old: Old::Key(row) | Old::Full(row) } => {
+            Change::Delete {
+                table: id,
+                old: Old::Key(row) | Old::Full(row),
+            } => {
                 if !self.holds(table, *id, row)? {
                     return Ok(());
                 }
             }
-            Change::Update { table: id, old: Old::None, new } => {
+            Change::Update {
+                table: id,
+                old: Old::None,
+                new,
+            } => {
                 if !self.holds(table, *id, new)? {
                     return Ok(());
                 }
             }
-            Change::Update { table: id, old: old @ (Old::Key(row) | Old::Full(row)), new } => {
-                let filled = flow_core::row::resolve_unchanged(new, row, &table.schema).ok().flatten();
+            Change::Update {
+                table: id,
+                old: old @ (Old::Key(row) | Old::Full(row)),
+                new,
+            } => {
+                let filled = flow_core::row::resolve_unchanged(new, row, &table.schema)
+                    .ok()
+                    .flatten();
                 let new = filled.map_or_else(|| new.clone(), |row| row.bytes().clone());
                 let leaves = self.holds(table, *id, row)?;
                 let enters = self.holds_new(table, *id, &new, row)?;
                 return match (leaves, enters) {
                     (true, true) => collapse.fold(change),
-                    (true, false) => collapse.fold(Change::Delete { table: *id, old: old.clone() }),
+                    (true, false) => collapse.fold(Change::Delete {
+                        table: *id,
+                        old: old.clone(),
+                    }),
                     (false, true) => collapse.fold(Change::Insert { table: *id, new }),
                     (false, false) => Ok(()),
                 };

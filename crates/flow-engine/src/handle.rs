@@ -93,7 +93,10 @@ impl EngineHandle {
     /// [`EngineError::Stopped`] if the engine ended first; else what the command met.
     pub async fn command(&self, command: Command) -> Result<Reply, EngineError> {
         let (answer, reply) = oneshot::channel();
-        self.commands.send((command, answer)).await.map_err(|_| EngineError::Stopped)?;
+        self.commands
+            .send((command, answer))
+            .await
+            .map_err(|_| EngineError::Stopped)?;
         reply.await.map_err(|_| EngineError::Stopped)?
     }
 }

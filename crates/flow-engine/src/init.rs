@@ -76,7 +76,9 @@ impl Capturing {
         let identity = shared.store.identity()?;
         let source = source_options(options, identity.map(|identity| identity.system_identifier));
         let tables = shared.tables().into_values();
-        let captured = tables.map(|record| Ok(Settings::read(&record)?.capture)).collect::<Result<_, EngineError>>()?;
+        let captured = tables
+            .map(|record| Ok(Settings::read(&record)?.capture))
+            .collect::<Result<_, EngineError>>()?;
         crate::capture::drop_unfinished(&shared.store)?;
         let cancel = CancellationToken::new();
         let task = tokio::spawn(crate::capture::run(shared.clone(), source, captured, cancel.clone()));
@@ -85,7 +87,9 @@ impl Capturing {
 
     async fn stop(self) -> Result<(), EngineError> {
         self.cancel.cancel();
-        self.task.await.map_err(|error| EngineError::Invariant(error.to_string()))?
+        self.task
+            .await
+            .map_err(|error| EngineError::Invariant(error.to_string()))?
     }
 }
 
@@ -105,7 +109,9 @@ async fn copy_until_done(
         match copy_all(shared, source, snapshot).await {
             Ok(()) => {}
             Err(error) if error.remedy() == Remedy::Retry && attempt < COPY_TRIES_MAX => {
-                shared.board.error(&error, "copy; beginning the unfinished tables again");
+                shared
+                    .board
+                    .error(&error, "copy; beginning the unfinished tables again");
             }
             Err(error) => return Err(error),
         }
@@ -151,8 +157,7 @@ async fn refuse_leftovers(
             ),
         });
     }
-    let progress =
-        retrying(shared, "the catalog", || shared.lake.source_progress(&shared.source_id)).await?;
+    let progress = retrying(shared, "the catalog", || shared.lake.source_progress(&shared.source_id)).await?;
     if let Some((lsn, epoch)) = progress {
         return Err(EngineError::Resync {
             code: "F0001",
@@ -217,7 +222,17 @@ async fn intend(
             .iter()
             .find(|(request, _, _)| request == &table.request)
             .ok_or_else(|| EngineError::Invariant(format!("preflight did not report {}", table.request.source)))?;
-        let id = shared.store.tables().next_id()?;
+        let before = shared
+            .tables()
+            .into_values()
+            .find(|record| record.source == table.request.source);
+        let (id, generation) = match &before {
+            Some(record) => {
+                discard_empty_target(shared, record).await?;
+                (record.id, Generation(record.generation.0 + 1))
+            }
+            None => (shared.store.tables().next_id()?, Generation(1)),
+        };
         let capture = CaptureTable::new(id, &table.request, found, Lsn::ZERO)?;
         let settings = Settings {
             request: table.request.clone(),
@@ -232,7 +247,7 @@ async fn intend(
             target_uuid: None,
             hot: hot(table.hot_rows, &capture),
             schema: capture.schema,
-            generation: Generation(1),
+            generation,
             append_only: capture.append_only,
             settings: serde_json::to_value(&settings).map_err(|error| EngineError::Invariant(error.to_string()))?,
             start_lsn: None,
@@ -253,6 +268,16 @@ async fn intend(
     Ok(())
 }
 
+/// Removes the empty table that an attempt with other settings made.
+async fn discard_empty_target(shared: &Arc<Shared>, record: &TableRecord) -> Result<(), EngineError> {
+    let Some(uuid) = &record.target_uuid else { return Ok(()) };
+    let found = retrying(shared, "the catalog", || shared.lake.load(&record.target)).await?;
+    if let Some(table) = found.filter(|table| table.uuid() == *uuid) {
+        retrying(shared, "the catalog", || shared.lake.drop_empty(&table)).await?;
+    }
+    Ok(())
+}
+
 /// Makes the slot if it is not there yet; gives its snapshot only then.
 async fn slot(shared: &Arc<Shared>, source: &SourceOptions) -> Result<Option<ExportedSnapshot>, EngineError> {
     let state = slot_state(source).await?;
@@ -260,14 +285,20 @@ async fn slot(shared: &Arc<Shared>, source: &SourceOptions) -> Result<Option<Exp
         (Some(InitState::Intended) | None, None) => {
             let exported = create_slot(source, None).await?;
             let consistent_point = exported.consistent_point;
-            shared.store.facts().set_init(&InitState::SlotCreated { consistent_point })?;
+            shared
+                .store
+                .facts()
+                .set_init(&InitState::SlotCreated { consistent_point })?;
             tracing::info!(slot = source.slot, %consistent_point, "replication slot created");
             Ok(Some(exported))
         }
         // The slot was made, and this process ended before it could write that down.
         (Some(InitState::Intended) | None, Some(slot)) => {
             let consistent_point = slot.confirmed_flush;
-            shared.store.facts().set_init(&InitState::SlotCreated { consistent_point })?;
+            shared
+                .store
+                .facts()
+                .set_init(&InitState::SlotCreated { consistent_point })?;
             Ok(None)
         }
         (Some(InitState::SlotCreated { .. } | InitState::Done), Some(_)) => Ok(None),
@@ -292,13 +323,12 @@ async fn slot(shared: &Arc<Shared>, source: &SourceOptions) -> Result<Option<Exp
 }
 
 /// Copies every unfinished table under one exported snapshot.
-async fn copy_all(
-    shared: &Arc<Shared>,
-    source: &SourceOptions,
-    exported: ExportedSnapshot,
-) -> Result<(), EngineError> {
+async fn copy_all(shared: &Arc<Shared>, source: &SourceOptions, exported: ExportedSnapshot) -> Result<(), EngineError> {
     let lsn = exported.consistent_point;
-    let unfinished = shared.tables().into_values().filter(|table| table.state == TableState::Copying);
+    let unfinished = shared
+        .tables()
+        .into_values()
+        .filter(|table| table.state == TableState::Copying);
     let mut waiting: VecDeque<TableRecord> = unfinished.collect();
     let count = shared.options().copy_sessions.min(waiting.len()).max(1);
     let mut sessions = Vec::with_capacity(waiting.len());
@@ -342,7 +372,10 @@ async fn copy_one(
     session: CopySession,
     lsn: Lsn,
 ) -> Result<(), EngineError> {
-    let capture = CaptureTable { skip_until: lsn, ..Settings::read(&record)?.capture };
+    let capture = CaptureTable {
+        skip_until: lsn,
+        ..Settings::read(&record)?.capture
+    };
     let table = target(shared, &record).await?;
     if record.target_uuid.is_none() {
         record.target_uuid = Some(table.uuid());
@@ -350,7 +383,11 @@ async fn copy_one(
         blocking(shared, move |shared| Ok(shared.store.tables().put(&stored)?)).await?;
         shared.note_table(record.clone());
     }
-    let uid = shared.store.identity()?.map(|identity| identity.source_uid).unwrap_or_default();
+    let uid = shared
+        .store
+        .identity()?
+        .map(|identity| identity.source_uid)
+        .unwrap_or_default();
     let (id, generation) = (record.id, record.generation);
     let share = NewShare {
         target: record.target.clone(),
@@ -361,7 +398,10 @@ async fn copy_one(
     };
     let operation = blocking(shared, move |shared| {
         let name = |seq| operation_id(&uid, &format!("c{id}-{seq}"));
-        Ok(shared.store.operations().begin(name, Kind::Copy { table: id, lsn }, vec![share])?)
+        Ok(shared
+            .store
+            .operations()
+            .begin(name, Kind::Copy { table: id, lsn }, vec![share])?)
     })
     .await?;
     let mut work = CopyWork::new(id, lsn, session, capture);
@@ -375,7 +415,18 @@ async fn copy_one(
     // The next try, or the next run, starts with a clean generation.
     crate::copy::recover(shared, operation).await?;
     match blocks_table(&error) {
-        Some((code, reason)) => block_table(shared, id, Block { code, reason, hold_lsn: lsn }).await,
+        Some((code, reason)) => {
+            block_table(
+                shared,
+                id,
+                Block {
+                    code,
+                    reason,
+                    hold_lsn: lsn,
+                },
+            )
+            .await
+        }
         None => Err(error),
     }
 }
@@ -403,7 +454,9 @@ async fn target(shared: &Arc<Shared>, record: &TableRecord) -> Result<flow_lake:
         ("flow.source-table".to_owned(), record.source.to_string()),
     ]);
     retrying(shared, "the catalog", || {
-        shared.lake.create_table(&record.target, &record.schema, properties.clone())
+        shared
+            .lake
+            .create_table(&record.target, &record.schema, properties.clone())
     })
     .await
 }
@@ -414,7 +467,10 @@ fn finish(shared: &Arc<Shared>) -> Result<(), EngineError> {
     if let Some(InitState::SlotCreated { consistent_point }) = facts.init()? {
         let position = facts.ledger()?;
         if position.published_lsn < consistent_point {
-            facts.set_ledger(&LedgerPosition { last_epoch: position.last_epoch, published_lsn: consistent_point })?;
+            facts.set_ledger(&LedgerPosition {
+                last_epoch: position.last_epoch,
+                published_lsn: consistent_point,
+            })?;
         }
         facts.set_init(&InitState::Done)?;
     }

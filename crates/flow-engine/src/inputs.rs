@@ -39,7 +39,12 @@ pub(crate) async fn look_at_inputs(
     let bronze: BTreeMap<TableName, (bool, Lsn)> = shared
         .tables()
         .into_values()
-        .map(|record| (record.target, (record.state == TableState::Streaming, record.published_lsn)))
+        .map(|record| {
+            (
+                record.target,
+                (record.state == TableState::Streaming, record.published_lsn),
+            )
+        })
         .collect();
     let mut histories = Vec::with_capacity(planned.inputs.len());
     let mut snapshots: BTreeMap<TableName, Vec<SnapshotInfo>> = BTreeMap::new();
@@ -61,8 +66,13 @@ pub(crate) async fn look_at_inputs(
         snapshots.insert(name.clone(), table.map(|table| table.snapshots).unwrap_or_default());
         histories.push(history);
     }
-    let Some(cut) = choose_cut(&histories) else { return Ok(None) };
-    let inputs = cut.snapshots.iter().map(|(name, id)| RefreshInput { name: name.clone(), snapshot_id: *id });
+    let Some(cut) = choose_cut(&histories) else {
+        return Ok(None);
+    };
+    let inputs = cut.snapshots.iter().map(|(name, id)| RefreshInput {
+        name: name.clone(),
+        snapshot_id: *id,
+    });
     let frontier = Frontier(cut.snapshots.iter().map(|(name, id)| (name.to_string(), *id)).collect());
     Ok(Some(Inputs {
         inputs: inputs.collect(),
@@ -74,7 +84,10 @@ pub(crate) async fn look_at_inputs(
 }
 
 fn read_error(planned: &PlannedTable, source: LakeReadError) -> EngineError {
-    EngineError::Refresh(RefreshError::Read { table: planned.name.to_string(), source })
+    EngineError::Refresh(RefreshError::Read {
+        table: planned.name.to_string(),
+        source,
+    })
 }
 
 fn history(name: &TableName, kind: InputKind, reached: Lsn, table: Option<&LakeTable>, keep: usize) -> InputHistory {
@@ -87,11 +100,21 @@ fn history(name: &TableName, kind: InputKind, reached: Lsn, table: Option<&LakeT
     let mut content = Lsn::ZERO;
     let mut retained = Vec::with_capacity(snapshots.len());
     for snapshot in snapshots {
-        content = snapshot.summary.get(property).and_then(|text| text.parse().ok()).unwrap_or(content);
+        content = snapshot
+            .summary
+            .get(property)
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(content);
         retained.push((snapshot.snapshot_id, content));
     }
     let trimmed = retained.len() >= keep;
-    InputHistory { name: name.clone(), kind, retained, trimmed, reached }
+    InputHistory {
+        name: name.clone(),
+        kind,
+        retained,
+        trimmed,
+        reached,
+    }
 }
 
 /// Finds the first snapshot that the stored frontier does not reflect and the wanted one does.

@@ -70,7 +70,10 @@ pub async fn plan(options: &EngineOptions, clock: Arc<dyn Clock>) -> Result<Plan
     let known = lake.list().await?;
     let mut declared = BTreeMap::new();
     let unknown = |name: &TableName| !known.contains(name);
-    let patterns = options.tables.iter().any(|table| matches!(table.source, crate::options::SourcePattern::Schema(_)));
+    let patterns = options
+        .tables
+        .iter()
+        .any(|table| matches!(table.source, crate::options::SourcePattern::Schema(_)));
     let some_missing = options.tables.iter().any(|table| match &table.source {
         crate::options::SourcePattern::Table(name) => unknown(table.target.as_ref().unwrap_or(name)),
         crate::options::SourcePattern::Schema(_) => false,
@@ -78,7 +81,10 @@ pub async fn plan(options: &EngineOptions, clock: Arc<dyn Clock>) -> Result<Plan
     if patterns || some_missing {
         match declared_by_source(options).await {
             Ok(found) => declared = found,
-            Err(error) => tracing::warn!(error = crate::board::chain(&error), "tables not copied yet are unknown to this plan"),
+            Err(error) => tracing::warn!(
+                error = crate::board::chain(&error),
+                "tables not copied yet are unknown to this plan"
+            ),
         }
     }
     plan_files(options, Arc::new(lake), &declared).await
@@ -92,7 +98,10 @@ async fn declared_by_source(
     let report = preflight(&source_options(options, None), &requests, false).await?;
     let mut declared = BTreeMap::new();
     for (request, _, schema) in report.tables {
-        let target = wanted.iter().find(|table| table.request == request).map(|table| table.target.clone());
+        let target = wanted
+            .iter()
+            .find(|table| table.request == request)
+            .map(|table| table.target.clone());
         if let (Some(target), Some(schema)) = (target, schema) {
             let schema: TableSchema = schema;
             declared.insert(target, flow_core::arrow::arrow_schema(&schema));
@@ -101,7 +110,7 @@ async fn declared_by_source(
     Ok(declared)
 }
 
-/// Runs read-only SQL over the catalog's tables, all at the cut the catalog shows at this moment.
+/// Runs read-only SQL over the catalog's tables, all as one catalog transaction shows them.
 ///
 /// # Errors
 /// The SQL's own, with its position; an unreadable catalog.
@@ -111,12 +120,7 @@ pub async fn query(
     sql: &str,
 ) -> Result<(arrow_schema::SchemaRef, Vec<RecordBatch>), EngineError> {
     let lake = open_lake(options, clock).await?;
-    let mut cut = BTreeMap::new();
-    for name in lake.list().await? {
-        if let Some(table) = lake.load(&name).await? {
-            cut.insert(name, table.current_snapshot_id());
-        }
-    }
+    let cut = lake.cut().await?;
     let reader: Arc<dyn SnapshotReader> = Arc::new(lake);
     let at = move |name: &TableName| cut.get(name).copied().flatten();
     Ok(flow_refresh::query(sql, reader, &at, options.limits.memory_bytes).await?)

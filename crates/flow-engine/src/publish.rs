@@ -143,7 +143,9 @@ fn advance(record: &mut OperationRecord, event: Event) -> Result<(), EngineError
 }
 
 fn moved(record: &mut OperationRecord, share: usize, event: Event) -> Result<(), EngineError> {
-    record.step(share, event).map_err(|illegal| EngineError::Invariant(illegal.to_string()))?;
+    record
+        .step(share, event)
+        .map_err(|illegal| EngineError::Invariant(illegal.to_string()))?;
     Ok(())
 }
 
@@ -152,7 +154,11 @@ fn load_plans(record: &OperationRecord) -> Result<Vec<Option<SharePlan>>, Engine
         serde_json::from_slice(bytes)
             .map_err(|error| EngineError::Invariant(format!("plan of operation {}: {error}", record.id())))
     };
-    record.shares.iter().map(|share| share.plan.as_ref().map(plan).transpose()).collect()
+    record
+        .shares
+        .iter()
+        .map(|share| share.plan.as_ref().map(plan).transpose())
+        .collect()
 }
 
 /// Writes and seals one attempt (D3).
@@ -183,7 +189,10 @@ async fn build(
     }
     let sealed = record.clone();
     blocking(shared, move |shared| Ok(shared.store.operations().seal(&sealed)?)).await?;
-    shared.counters.seal_time.record(shared.clock.monotonic().saturating_sub(wrote));
+    shared
+        .counters
+        .seal_time
+        .record(shared.clock.monotonic().saturating_sub(wrote));
     failpoint::hit("operation_sealed");
     Ok(plans)
 }
@@ -207,7 +216,10 @@ async fn seal(
     };
     let sealed = shared.lake.seal(&draft.table, input).await?;
     moved(record, index, Event::Seal)?;
-    let plan = SharePlan { sealed, note: draft.note };
+    let plan = SharePlan {
+        sealed,
+        note: draft.note,
+    };
     let bytes = serde_json::to_vec(&plan).map_err(|error| EngineError::Invariant(error.to_string()))?;
     let share = &mut record.shares[index];
     share.base_snapshot = plan.sealed.base_snapshot_id;
@@ -227,7 +239,10 @@ async fn commit(
     failpoint::hit("before_commit");
     let began = shared.clock.monotonic();
     let outcome = retrying(shared, "the catalog", || shared.lake.commit(&sealed, progress)).await?;
-    shared.counters.commit_time.record(shared.clock.monotonic().saturating_sub(began));
+    shared
+        .counters
+        .commit_time
+        .record(shared.clock.monotonic().saturating_sub(began));
     Ok(match outcome {
         CommitOutcome::Committed => {
             failpoint::hit("after_commit");
@@ -261,7 +276,9 @@ async fn look(shared: &Arc<Shared>, plans: &[Option<SharePlan>]) -> Result<Event
         }
     }
     if found > 0 && found < looked {
-        return Err(EngineError::Invariant("one transaction's tables are in the catalog in part".to_owned()));
+        return Err(EngineError::Invariant(
+            "one transaction's tables are in the catalog in part".to_owned(),
+        ));
     }
     Ok(match (found, moved) {
         (1.., _) => Event::MarkerFound,
@@ -280,7 +297,10 @@ async fn settle(shared: &Arc<Shared>, record: &OperationRecord, event: Event) ->
             failpoint::hit("proof_recorded");
         }
         Event::Conflict | Event::BaseMoved => {
-            blocking(shared, move |shared| Ok(shared.store.operations().update(&copy, true)?)).await?;
+            blocking(shared, move |shared| {
+                Ok(shared.store.operations().update(&copy, true)?)
+            })
+            .await?;
         }
         // The store keeps `Sealed`: what is unknown is unknown after a restart too.
         _ => {}
@@ -310,7 +330,10 @@ async fn apply(
         .await?;
     }
     complete(shared, record, work, plans).await?;
-    shared.counters.apply_time.record(shared.clock.monotonic().saturating_sub(began));
+    shared
+        .counters
+        .apply_time
+        .record(shared.clock.monotonic().saturating_sub(began));
     Ok(())
 }
 
@@ -323,7 +346,10 @@ async fn complete(
     let writes = work.completion(shared, record, plans)?;
     let tables = writes.tables.clone();
     let ended = record.clone();
-    blocking(shared, move |shared| Ok(shared.store.operations().complete(ended, &writes)?)).await?;
+    blocking(shared, move |shared| {
+        Ok(shared.store.operations().complete(ended, &writes)?)
+    })
+    .await?;
     failpoint::hit("operation_completed");
     for table in tables {
         shared.note_table(table);
@@ -370,7 +396,11 @@ where
         let out_for = shared.clock.monotonic().saturating_sub(began);
         if out_for > shared.options().retry_for {
             let source = Box::new(error.into());
-            return Err(EngineError::Unavailable { what, seconds: out_for.as_secs(), source });
+            return Err(EngineError::Unavailable {
+                what,
+                seconds: out_for.as_secs(),
+                source,
+            });
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(RETRY_PAUSE_MAX);

@@ -69,7 +69,10 @@ impl Publisher {
                 None => self.wait(&cancel, &mut idle_since).await?,
             };
             let Some(next) = next else { continue };
-            let prepared = next.prepared.await.map_err(|error| EngineError::Invariant(error.to_string()))??;
+            let prepared = next
+                .prepared
+                .await
+                .map_err(|error| EngineError::Invariant(error.to_string()))??;
             // The next range is folded while this one is written, if a whole one waits already.
             if next.admitted.next_commit.is_some() {
                 ahead = self.admit_after(next.admitted.range.to).await?;
@@ -127,7 +130,9 @@ impl Publisher {
         .await?;
         let Some(admitted) = admitted else { return Ok(None) };
         let now = self.shared.clock.monotonic();
-        self.shared.backlog.admitted(admitted.rows, admitted.bytes, admitted.next_commit, now);
+        self.shared
+            .backlog
+            .admitted(admitted.rows, admitted.bytes, admitted.next_commit, now);
         let shared = self.shared.clone();
         let prepared = tokio::task::spawn_blocking(move || prepare(&shared, admitted.range, admitted.bytes));
         Ok(Some(Ahead { admitted, prepared }))
@@ -158,7 +163,10 @@ impl Publisher {
         let (uid, commit_time) = (self.uid.clone(), admitted.commit_time);
         let record = blocking(&self.shared, move |shared| {
             let id = |_| operation_id(&uid, &format!("e{epoch}"));
-            Ok(shared.store.operations().begin(id, kind(epoch, range, commit_time), shares)?)
+            Ok(shared
+                .store
+                .operations()
+                .begin(id, kind(epoch, range, commit_time), shares)?)
         })
         .await?;
         let mut work = EpochWork::new(epoch, range, commit_time, prepared);
@@ -175,12 +183,20 @@ impl Publisher {
         touched: &std::collections::BTreeSet<TableId>,
     ) -> Result<bool, EngineError> {
         let invariant = |error: flow_core::ledger::LedgerError| EngineError::Invariant(error.to_string());
-        self.ledger.begin(epoch, range.from, range.to, touched.iter().copied()).map_err(invariant)?;
+        self.ledger
+            .begin(epoch, range.from, range.to, touched.iter().copied())
+            .map_err(invariant)?;
         let plans = publish(&self.shared, record, work).await?;
         let records = self.shared.tables();
         for id in touched {
-            let streaming = records.get(id).is_some_and(|record| record.state == TableState::Streaming);
-            let share = if streaming { LedgerShare::Done } else { LedgerShare::SetAside };
+            let streaming = records
+                .get(id)
+                .is_some_and(|record| record.state == TableState::Streaming);
+            let share = if streaming {
+                LedgerShare::Done
+            } else {
+                LedgerShare::SetAside
+            };
             self.ledger.end(epoch, *id, share).map_err(invariant)?;
         }
         let committed = plans.iter().any(Option::is_some);
@@ -194,7 +210,13 @@ impl Publisher {
     /// Takes up an epoch that an earlier run left open. What lies between the stored position and
     /// its start was seen to change no table.
     pub(crate) async fn resume(&mut self, record: flow_store::OperationRecord) -> Result<(), EngineError> {
-        let Kind::Epoch { epoch, from, to, commit_time_us } = *record.kind() else {
+        let Kind::Epoch {
+            epoch,
+            from,
+            to,
+            commit_time_us,
+        } = *record.kind()
+        else {
             return Err(EngineError::Invariant(format!("operation {} is no epoch", record.id())));
         };
         let range = Range { from, to };
@@ -212,8 +234,14 @@ impl Publisher {
             return Ok(());
         }
         let shared = &self.shared;
-        retrying(shared, "the catalog", || shared.lake.advance_source(&shared.source_id, to, epoch)).await?;
-        let position = LedgerPosition { last_epoch: epoch, published_lsn: to };
+        retrying(shared, "the catalog", || {
+            shared.lake.advance_source(&shared.source_id, to, epoch)
+        })
+        .await?;
+        let position = LedgerPosition {
+            last_epoch: epoch,
+            published_lsn: to,
+        };
         blocking(shared, move |shared| Ok(shared.store.facts().set_ledger(&position)?)).await?;
         self.recorded = to;
         self.settle().await
@@ -257,5 +285,8 @@ fn held_from(shared: &Shared, published: Lsn) -> Lsn {
         TableState::Copying | TableState::Streaming | TableState::ResyncRequired { .. } => None,
     };
     let tables: BTreeMap<_, _> = shared.tables();
-    tables.values().filter_map(|table| held(&table.state)).fold(published, Lsn::min)
+    tables
+        .values()
+        .filter_map(|table| held(&table.state))
+        .fold(published, Lsn::min)
 }

@@ -93,7 +93,10 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Re
     let record = if output.inserted.is_empty() && output.deleted.is_empty() {
         remember(shared, planned.name.to_string(), record).await?
     } else {
-        shared.counters.refresh_rows_written.add(output.rows_inserted + output.rows_deleted);
+        shared
+            .counters
+            .refresh_rows_written
+            .add(output.rows_inserted + output.rows_deleted);
         write(shared, &planned, table, operation, output, record).await?
     };
     let duration = shared.clock.monotonic().saturating_sub(began);
@@ -131,16 +134,25 @@ async fn write(
         hot: false,
         base_snapshot: table.current_snapshot_id(),
     };
-    let kind = Kind::Refresh { name: planned.name.to_string() };
-    let begun =
-        blocking(shared, move |shared| Ok(shared.store.operations().begin(|_| operation, kind, vec![share])?)).await?;
+    let kind = Kind::Refresh {
+        name: planned.name.to_string(),
+    };
+    let begun = blocking(shared, move |shared| {
+        Ok(shared.store.operations().begin(|_| operation, kind, vec![share])?)
+    })
+    .await?;
     let base = table.current_snapshot_id();
-    let mut work = RefreshWork { pending: Some(Pending { output, record, base }) };
+    let mut work = RefreshWork {
+        pending: Some(Pending { output, record, base }),
+    };
     let plans = publish(shared, begun, &mut work).await?;
     let Some(plan) = plans.into_iter().flatten().next() else {
         return Err(EngineError::Reconfigure {
             code: "F0007",
-            message: format!("table {} was changed by another program; nothing was written", planned.name),
+            message: format!(
+                "table {} was changed by another program; nothing was written",
+                planned.name
+            ),
         });
     };
     shared.committed.notify_waiters();
@@ -160,7 +172,9 @@ async fn open(
             ("flow.source-id".to_owned(), shared.source_id.clone()),
         ]);
         return retrying(shared, "the catalog", || {
-            shared.lake.create_table(&planned.name, &planned.output, properties.clone())
+            shared
+                .lake
+                .create_table(&planned.name, &planned.output, properties.clone())
         })
         .await;
     };
@@ -168,23 +182,39 @@ async fn open(
     let ours = properties.get("flow.kind").map(String::as_str) == Some("dynamic")
         && properties.get("flow.source-id") == Some(&shared.source_id);
     if !ours {
-        return Err(refuse("F0013", format!("table {} exists in the catalog and is not this dynamic table", planned.name)));
+        return Err(refuse(
+            "F0013",
+            format!(
+                "table {} exists in the catalog and is not this dynamic table",
+                planned.name
+            ),
+        ));
     }
     if let Some(difference) = schema_difference(&planned.output, &table.table_schema()?) {
-        let message = format!("the SELECT of {} has another output schema than its table: {difference}", planned.name);
+        let message = format!(
+            "the SELECT of {} has another output schema than its table: {difference}",
+            planned.name
+        );
         return Err(refuse("F0016", message));
     }
     // What the store does not know of yet is adopted if it is ours: its summary says what it reflects.
     let known = record.and_then(|record| record.snapshot_id);
     if table.current_snapshot_id() != known && table.current_is_foreign() {
-        let message = format!("snapshot {:?} of {} was committed by another program", table.current_snapshot_id(), planned.name);
+        let message = format!(
+            "snapshot {:?} of {} was committed by another program",
+            table.current_snapshot_id(),
+            planned.name
+        );
         return Err(refuse("F0007", message));
     }
     Ok(table)
 }
 
 fn refuse(code: &'static str, message: String) -> EngineError {
-    EngineError::Reconfigure { code, message: format!("{message}; nothing was changed") }
+    EngineError::Reconfigure {
+        code,
+        message: format!("{message}; nothing was changed"),
+    }
 }
 
 /// Hashes what a refresh reads and what it stands on (walk, step 14).
@@ -204,7 +234,12 @@ fn operation_id(table: &Table, request: &Request) -> OperationId {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    let digest: String = hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let digest: String = hash
+        .finalize()
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     OperationId::new(format!("r{digest}"))
 }
 
@@ -223,7 +258,10 @@ struct RefreshWork {
 }
 
 fn summary(shared: &Shared, record: &RefreshRecord) -> Result<BTreeMap<String, String>, EngineError> {
-    let run = record.last.as_ref().ok_or_else(|| EngineError::Invariant("a refresh without a run".to_owned()))?;
+    let run = record
+        .last
+        .as_ref()
+        .ok_or_else(|| EngineError::Invariant("a refresh without a run".to_owned()))?;
     let frontier =
         serde_json::to_string(&record.frontier).map_err(|error| EngineError::Invariant(error.to_string()))?;
     let pairs = [
@@ -238,7 +276,10 @@ fn summary(shared: &Shared, record: &RefreshRecord) -> Result<BTreeMap<String, S
         ("flow.refresh-reason", run.reason.clone()),
         ("flow.query-hash", record.query_hash.clone()),
     ];
-    Ok(pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    Ok(pairs
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect())
 }
 
 #[async_trait]
@@ -249,10 +290,14 @@ impl Work for RefreshWork {
         operation: &OperationRecord,
         attempt: Attempt,
     ) -> Result<Vec<Option<Draft>>, EngineError> {
-        let Some(Pending { output, record, base }) = self.pending.take() else { return Ok(vec![None]) };
+        let Some(Pending { output, record, base }) = self.pending.take() else {
+            return Ok(vec![None]);
+        };
         let name = &operation.shares[0].target;
         let table = retrying(shared, "the catalog", || shared.lake.load(name)).await?;
-        let Some(table) = table.filter(|table| table.current_snapshot_id() == base) else { return Ok(vec![None]) };
+        let Some(table) = table.filter(|table| table.current_snapshot_id() == base) else {
+            return Ok(vec![None]);
+        };
         let mut writer = shared.lake.data_writer(&table, operation.id(), attempt, 0)?;
         for batch in &output.inserted {
             writer.write(batch).await?;
@@ -261,17 +306,30 @@ impl Work for RefreshWork {
         let deletes = if output.deleted.is_empty() {
             Vec::new()
         } else {
-            shared.lake.write_deletes(&table, operation.id(), attempt, 0, output.deleted).await?
+            shared
+                .lake
+                .write_deletes(&table, operation.id(), attempt, 0, output.deleted)
+                .await?
         };
-        let note = Note { name: name.to_string(), data_lsn: record.data_lsn, record };
+        let note = Note {
+            name: name.to_string(),
+            data_lsn: record.data_lsn,
+            record,
+        };
         let summary = summary(shared, &note.record)?;
-        let properties = [("flow.data-lsn", note.data_lsn.to_string()), ("flow.query-hash", note.record.query_hash.clone())];
+        let properties = [
+            ("flow.data-lsn", note.data_lsn.to_string()),
+            ("flow.query-hash", note.record.query_hash.clone()),
+        ];
         Ok(vec![Some(Draft {
             table,
             added,
             deletes,
             summary,
-            properties: properties.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            properties: properties
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect(),
             protected: Default::default(),
             blocks: 0,
             note: serde_json::to_value(&note).map_err(|error| EngineError::Invariant(error.to_string()))?,
@@ -302,10 +360,15 @@ impl Work for RefreshWork {
         _operation: &OperationRecord,
         plans: &[Option<SharePlan>],
     ) -> Result<CompletionWrites, EngineError> {
-        let Some(plan) = plans.first().and_then(Option::as_ref) else { return Ok(CompletionWrites::default()) };
+        let Some(plan) = plans.first().and_then(Option::as_ref) else {
+            return Ok(CompletionWrites::default());
+        };
         let Note { name, record, .. } = completed(plan)?;
         let run = record.last.clone();
-        Ok(CompletionWrites { refresh: Some(RefreshCompletion { name, record, run }), ..Default::default() })
+        Ok(CompletionWrites {
+            refresh: Some(RefreshCompletion { name, record, run }),
+            ..Default::default()
+        })
     }
 }
 

@@ -37,9 +37,17 @@ const RETRY_PAUSE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) enum Order {
     /// Refreshes these tables in plan order, whatever their schedule; all if `None`.
-    Refresh { name: Option<TableName>, full: bool, answer: oneshot::Sender<Result<Vec<(TableName, RefreshStatus)>, EngineError>> },
+    Refresh {
+        name: Option<TableName>,
+        full: bool,
+        answer: oneshot::Sender<Result<Vec<(TableName, RefreshStatus)>, EngineError>>,
+    },
     /// Suspends or resumes a table.
-    Suspend { name: TableName, suspended: bool, answer: oneshot::Sender<Result<(), EngineError>> },
+    Suspend {
+        name: TableName,
+        suspended: bool,
+        answer: oneshot::Sender<Result<(), EngineError>>,
+    },
     /// Takes a new plan.
     Replan(Box<Plan>),
 }
@@ -94,8 +102,14 @@ impl Refresher {
             let record = self.shared.store.refreshes().get(&planned.name.to_string())?;
             let stored = record.as_ref().and_then(|record| record.blocked.clone());
             // A changed query is a new chance.
-            let same = record.as_ref().is_some_and(|record| record.query_hash == planned.query_hash);
-            let blocked = stored.filter(|_| same).map(|b| Blocked { code: b.code, reason: b.reason, since: b.since_us });
+            let same = record
+                .as_ref()
+                .is_some_and(|record| record.query_hash == planned.query_hash);
+            let blocked = stored.filter(|_| same).map(|b| Blocked {
+                code: b.code,
+                reason: b.reason,
+                since: b.since_us,
+            });
             self.names.insert(planned.name.clone(), self.tables.len());
             self.tables.push(Dynamic {
                 data_lsn: record.as_ref().map_or(Lsn::ZERO, |record| record.data_lsn),
@@ -237,7 +251,11 @@ impl Refresher {
             Lag::Duration(lag) => Some(lag),
             Lag::Downstream => {
                 let name = &self.tables[index].planned.name;
-                let consumers = self.tables.iter().enumerate().filter(|(_, t)| t.planned.inputs.contains(name));
+                let consumers = self
+                    .tables
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, t)| t.planned.inputs.contains(name));
                 consumers.filter_map(|(consumer, _)| self.lag(consumer)).min()
             }
         }
@@ -275,7 +293,9 @@ impl Refresher {
         let (name, outcome) = ended.map_err(|error| EngineError::Invariant(format!("a refresh ended: {error}")))?;
         self.busy.remove(&name);
         let now = self.shared.clock.monotonic();
-        let Some(&index) = self.names.get(&name) else { return Ok(()) };
+        let Some(&index) = self.names.get(&name) else {
+            return Ok(());
+        };
         let table = &mut self.tables[index];
         match outcome {
             Ok(refreshed) => {
@@ -314,7 +334,11 @@ impl Refresher {
                 // The one who asked may have gone; the refresh stands either way.
                 let _ = answer.send(outcome);
             }
-            Order::Suspend { name, suspended, answer } => {
+            Order::Suspend {
+                name,
+                suspended,
+                answer,
+            } => {
                 let outcome = self.suspend(&name, suspended);
                 let _ = answer.send(outcome);
             }
@@ -378,7 +402,11 @@ impl Refresher {
         record.suspended = suspended;
         record.blocked = None;
         self.shared.store.refreshes().put(&name.to_string(), &record)?;
-        table.state = if suspended { DynamicTableState::Suspended } else { DynamicTableState::Waiting };
+        table.state = if suspended {
+            DynamicTableState::Suspended
+        } else {
+            DynamicTableState::Waiting
+        };
         table.blocked = None;
         table.record = Some(record);
         self.note();
@@ -387,7 +415,10 @@ impl Refresher {
 
     fn index(&self, name: &TableName) -> Result<usize, EngineError> {
         self.names.get(name).copied().ok_or_else(|| {
-            let problem = self.problems.iter().find(|problem| problem.table.as_ref() == Some(name));
+            let problem = self
+                .problems
+                .iter()
+                .find(|problem| problem.table.as_ref() == Some(name));
             EngineError::Reconfigure {
                 code: "F0015",
                 message: match problem {
@@ -407,9 +438,17 @@ impl Refresher {
                 false => table.state,
             },
             data_lsn: table.data_lsn,
-            frontier: table.record.as_ref().map(|record| frontier_text(&record.frontier)).unwrap_or_default(),
+            frontier: table
+                .record
+                .as_ref()
+                .map(|record| frontier_text(&record.frontier))
+                .unwrap_or_default(),
             lag_seconds: table.lag_seconds,
-            last_refresh: table.record.as_ref().and_then(|record| record.last.as_ref()).map(run_status),
+            last_refresh: table
+                .record
+                .as_ref()
+                .and_then(|record| record.last.as_ref())
+                .map(run_status),
             blocked: table.blocked.clone(),
             held_by: table.held_by.as_ref().map(ToString::to_string),
         });
@@ -423,7 +462,11 @@ impl Refresher {
                 frontier: BTreeMap::new(),
                 lag_seconds: 0.0,
                 last_refresh: None,
-                blocked: Some(Blocked { code: problem.code.to_owned(), reason: problem.to_string(), since: 0 }),
+                blocked: Some(Blocked {
+                    code: problem.code.to_owned(),
+                    reason: problem.to_string(),
+                    since: 0,
+                }),
                 held_by: None,
             })
         });
@@ -441,7 +484,11 @@ fn state_of(record: Option<&RefreshRecord>, blocked: Option<&Blocked>) -> Dynami
 }
 
 fn frontier_text(frontier: &Frontier) -> BTreeMap<String, Option<String>> {
-    frontier.0.iter().map(|(table, id)| (table.clone(), id.map(|id| id.to_string()))).collect()
+    frontier
+        .0
+        .iter()
+        .map(|(table, id)| (table.clone(), id.map(|id| id.to_string())))
+        .collect()
 }
 
 pub(crate) fn run_status(run: &RefreshRun) -> RefreshStatus {
@@ -492,8 +539,11 @@ fn reason(table: &Dynamic) -> String {
 /// Blocks a dynamic table, durably.
 fn block(shared: &Arc<Shared>, table: &mut Dynamic, blocked: Blocked) -> Result<(), EngineError> {
     let mut record = table.record.clone().unwrap_or_else(|| empty_record(&table.planned));
-    record.blocked =
-        Some(RefreshBlocked { code: blocked.code.clone(), reason: blocked.reason.clone(), since_us: blocked.since });
+    record.blocked = Some(RefreshBlocked {
+        code: blocked.code.clone(),
+        reason: blocked.reason.clone(),
+        since_us: blocked.since,
+    });
     // The hash is the blocked query's: only another query, or a command, is a new chance.
     record.query_hash = table.planned.query_hash.clone();
     shared.store.refreshes().put(&table.planned.name.to_string(), &record)?;
@@ -505,5 +555,8 @@ fn block(shared: &Arc<Shared>, table: &mut Dynamic, blocked: Blocked) -> Result<
 
 /// Writes what only moved in memory, so that a restart begins there.
 pub(crate) async fn store_record(shared: &Arc<Shared>, name: String, record: RefreshRecord) -> Result<(), EngineError> {
-    blocking(shared, move |shared| Ok(shared.store.refreshes().put(&name, &record)?)).await
+    blocking(shared, move |shared| {
+        Ok(shared.store.refreshes().put(&name, &record)?)
+    })
+    .await
 }

@@ -65,7 +65,10 @@ pub(crate) fn resolve(
                 None => {
                     let reason = "an update left out a column that PostgreSQL keeps out of line (TOAST), and no copy \
                                   of the old row is kept";
-                    return Ok(Err(Refusal { code: "F0005", reason: reason.to_owned() }));
+                    return Ok(Err(Refusal {
+                        code: "F0005",
+                        reason: reason.to_owned(),
+                    }));
                 }
             },
         };
@@ -77,16 +80,22 @@ pub(crate) fn resolve(
 
 /// Compares what the fold expects with what the index holds.
 fn unexpected(outcomes: &[Outcome], locations: &[Option<Location>]) -> Option<Refusal> {
-    let wrong = outcomes.iter().zip(locations).find(|(outcome, location)| match outcome.expects {
-        Expects::Absent => location.is_some(),
-        Expects::Present => location.is_none(),
-    });
+    let wrong = outcomes
+        .iter()
+        .zip(locations)
+        .find(|(outcome, location)| match outcome.expects {
+            Expects::Absent => location.is_some(),
+            Expects::Present => location.is_none(),
+        });
     let (outcome, _) = wrong?;
     let reason = match outcome.expects {
         Expects::Absent => "an insert met a key that the lake has already",
         Expects::Present => "an update or delete met a key that the lake does not have",
     };
-    Some(Refusal { code: "F0004", reason: reason.to_owned() })
+    Some(Refusal {
+        code: "F0004",
+        reason: reason.to_owned(),
+    })
 }
 
 /// Reads the hot rows that unsent columns come from, in the order of the outcomes that need one.

@@ -84,7 +84,10 @@ impl Engine {
             .await
         };
         let (store, lake) = opened.unwrap_or_else(|error| Err(EngineError::Invariant(error.to_string())))?;
-        let source_id = options.source_id.clone().unwrap_or_else(|| options.connection.dbname.clone());
+        let source_id = options
+            .source_id
+            .clone()
+            .unwrap_or_else(|| options.connection.dbname.clone());
         if let Some(identity) = store.identity()? {
             let wanted = flow_store::Identity {
                 source_id: source_id.clone(),
@@ -119,7 +122,11 @@ impl Engine {
             note_table(&shared, &record);
             shared.note_table(record);
         }
-        let engine = Engine { shared, commands: receiver, beat_ms };
+        let engine = Engine {
+            shared,
+            commands: receiver,
+            beat_ms,
+        };
         engine.beat();
         engine.shared.board.post();
         Ok((engine, handle))
@@ -127,7 +134,8 @@ impl Engine {
 
     fn beat(&self) {
         let now = self.shared.clock.monotonic();
-        self.beat_ms.store(u64::try_from(now.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.beat_ms
+            .store(u64::try_from(now.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// Gives every configured table its first content; resumes an interrupted init. Does nothing if
@@ -245,7 +253,9 @@ impl Engine {
         let running = tokio::spawn(refresher.run_orders(queue, cancel.clone()));
         let outcome = execute(&self.shared, &orders, command).await;
         cancel.cancel();
-        running.await.map_err(|error| EngineError::Invariant(error.to_string()))??;
+        running
+            .await
+            .map_err(|error| EngineError::Invariant(error.to_string()))??;
         self.shared.store.sync()?;
         outcome
     }
@@ -257,16 +267,27 @@ impl Engine {
         match self.shared.store.facts().init()? {
             Some(InitState::Done) if records.iter().all(|record| record.state != TableState::Copying) => {}
             None => return Err(self.not_initialised().await?),
-            Some(_) => return Err(reconfigure("F0017", "the first copy is unfinished; run `embrasure-flow init`, or `run --init`")),
+            Some(_) => {
+                return Err(reconfigure(
+                    "F0017",
+                    "the first copy is unfinished; run `embrasure-flow init`, or `run --init`",
+                ));
+            }
         }
         let wanted = retry_source(&self.shared, shutdown, || wanted::resolve(&options)).await?;
         let comparison = wanted::compare(&wanted, &records)?;
         if !comparison.missing.is_empty() {
             let names: Vec<String> = comparison.missing.iter().map(ToString::to_string).collect();
-            let message = format!("tables without a first copy: {}; run `embrasure-flow init`, or `run --init`", names.join(", "));
+            let message = format!(
+                "tables without a first copy: {}; run `embrasure-flow init`, or `run --init`",
+                names.join(", ")
+            );
             return Err(reconfigure("F0017", &message));
         }
-        let source = source_options(&options, self.shared.store.identity()?.map(|identity| identity.system_identifier));
+        let source = source_options(
+            &options,
+            self.shared.store.identity()?.map(|identity| identity.system_identifier),
+        );
         let slot = retry_source(&self.shared, shutdown, || async { Ok(slot_state(&source).await?) }).await?;
         self.check_slot(slot, &options)?;
         compare_publication(&self.shared, &source).await?;
@@ -274,7 +295,12 @@ impl Engine {
         captured
             .iter()
             .filter(|record| !matches!(record.state, TableState::ResyncRequired { .. }))
-            .map(|record| Ok(CaptureTable { skip_until: record.start_lsn.unwrap_or(Lsn::ZERO), ..Settings::read(record)?.capture }))
+            .map(|record| {
+                Ok(CaptureTable {
+                    skip_until: record.start_lsn.unwrap_or(Lsn::ZERO),
+                    ..Settings::read(record)?.capture
+                })
+            })
             .collect()
     }
 
@@ -283,7 +309,12 @@ impl Engine {
         let options = self.shared.options();
         let source = source_options(&options, None);
         let leftover = slot_state(&source).await?.is_some()
-            || self.shared.lake.source_progress(&self.shared.source_id).await?.is_some();
+            || self
+                .shared
+                .lake
+                .source_progress(&self.shared.source_id)
+                .await?
+                .is_some();
         if leftover {
             return Ok(EngineError::Resync {
                 code: "F0001",
@@ -294,7 +325,10 @@ impl Engine {
                 ),
             });
         }
-        Ok(reconfigure("F0017", "this state directory was never initialised; run `embrasure-flow init`, or `run --init`"))
+        Ok(reconfigure(
+            "F0017",
+            "this state directory was never initialised; run `embrasure-flow init`, or `run --init`",
+        ))
     }
 
     fn check_slot(&self, slot: Option<flow_source::SlotState>, options: &EngineOptions) -> Result<(), EngineError> {
@@ -310,7 +344,9 @@ impl Engine {
         };
         let lost = slot.wal_status == "lost" || slot.invalidation_reason.is_some();
         if lost {
-            let why = slot.invalidation_reason.unwrap_or_else(|| "its WAL was removed".to_owned());
+            let why = slot
+                .invalidation_reason
+                .unwrap_or_else(|| "its WAL was removed".to_owned());
             return Err(EngineError::Resync {
                 code: "F0002",
                 message: format!(
@@ -343,9 +379,18 @@ impl Engine {
         let floor = shared.options().limits.min_free_bytes;
         // Resuming a little above the floor keeps capture from stopping and starting by turns.
         let resume = floor + floor / 10;
-        let low = if shared.disk_is_low() { free < resume } else { free < floor };
+        let low = if shared.disk_is_low() {
+            free < resume
+        } else {
+            free < floor
+        };
         if low && !shared.disk_is_low() {
-            tracing::warn!(code = "F0018", free_bytes = free, min_free_bytes = floor, "capture paused: the disk is nearly full");
+            tracing::warn!(
+                code = "F0018",
+                free_bytes = free,
+                min_free_bytes = floor,
+                "capture paused: the disk is nearly full"
+            );
         }
         shared.set_disk_low(low);
         {
@@ -372,7 +417,10 @@ impl Engine {
 }
 
 fn reconfigure(code: &'static str, message: &str) -> EngineError {
-    EngineError::Reconfigure { code, message: message.to_owned() }
+    EngineError::Reconfigure {
+        code,
+        message: message.to_owned(),
+    }
 }
 
 /// Retries what needs the source, for `retry_for`.
@@ -401,11 +449,17 @@ async fn execute(shared: &Arc<Shared>, orders: &mpsc::Sender<Order>, command: Co
             let wanted = wanted::resolve(&options).await?;
             let comparison = wanted::compare(&wanted, &shared.store.tables().all()?)?;
             if !comparison.missing.is_empty() {
-                return Err(reconfigure("F0017", "new tables need a first copy: restart with `run --init`"));
+                return Err(reconfigure(
+                    "F0017",
+                    "new tables need a first copy: restart with `run --init`",
+                ));
             }
             shared.set_options(*options);
             let plan = plan(shared).await?;
-            orders.send(Order::Replan(Box::new(plan))).await.map_err(|_| EngineError::Stopped)?;
+            orders
+                .send(Order::Replan(Box::new(plan)))
+                .await
+                .map_err(|_| EngineError::Stopped)?;
             shared.committed.notify_waiters();
             Ok(Reply::Done)
         }
@@ -414,13 +468,23 @@ async fn execute(shared: &Arc<Shared>, orders: &mpsc::Sender<Order>, command: Co
 
 async fn refresh(orders: &mpsc::Sender<Order>, name: Option<TableName>, full: bool) -> Result<Reply, EngineError> {
     let (answer, reply) = oneshot::channel();
-    orders.send(Order::Refresh { name, full, answer }).await.map_err(|_| EngineError::Stopped)?;
+    orders
+        .send(Order::Refresh { name, full, answer })
+        .await
+        .map_err(|_| EngineError::Stopped)?;
     reply.await.map_err(|_| EngineError::Stopped)?.map(Reply::Refreshed)
 }
 
 async fn suspend(orders: &mpsc::Sender<Order>, name: TableName, suspended: bool) -> Result<Reply, EngineError> {
     let (answer, reply) = oneshot::channel();
-    orders.send(Order::Suspend { name, suspended, answer }).await.map_err(|_| EngineError::Stopped)?;
+    orders
+        .send(Order::Suspend {
+            name,
+            suspended,
+            answer,
+        })
+        .await
+        .map_err(|_| EngineError::Stopped)?;
     reply.await.map_err(|_| EngineError::Stopped)?.map(|()| Reply::Done)
 }
 
@@ -439,7 +503,11 @@ async fn recover(shared: &Arc<Shared>) -> Result<Publisher, EngineError> {
     recover_copies(shared).await?;
     capture::drop_unfinished(&shared.store)?;
     let position = shared.store.facts().ledger()?;
-    let uid = shared.store.identity()?.map(|identity| identity.source_uid).unwrap_or_default();
+    let uid = shared
+        .store
+        .identity()?
+        .map(|identity| identity.source_uid)
+        .unwrap_or_default();
     note_backlog(shared, position.published_lsn)?;
     let mut publisher = Publisher::new(shared, position, uid);
     for operation in shared.store.operations().open_operations()? {
@@ -468,7 +536,9 @@ fn note_backlog(shared: &Shared, published: Lsn) -> Result<(), EngineError> {
     }
     let now = shared.clock.monotonic();
     let look = shared.backlog.look(now);
-    shared.backlog.admitted(look.waiting.rows, look.waiting.bytes, None, now);
+    shared
+        .backlog
+        .admitted(look.waiting.rows, look.waiting.bytes, None, now);
     shared.backlog.journaled(journal.position(), rows, bytes, oldest, now);
     Ok(())
 }
@@ -477,7 +547,10 @@ fn note_backlog(shared: &Shared, published: Lsn) -> Result<(), EngineError> {
 pub(crate) async fn plan(shared: &Arc<Shared>) -> Result<Plan, EngineError> {
     let options = shared.options();
     let records = shared.tables();
-    let declared = records.values().map(|r| (r.target.clone(), flow_core::arrow::arrow_schema(&r.schema))).collect();
+    let declared = records
+        .values()
+        .map(|r| (r.target.clone(), flow_core::arrow::arrow_schema(&r.schema)))
+        .collect();
     plan_files(&options, Arc::new(shared.lake.clone()), &declared).await
 }
 
@@ -541,13 +614,24 @@ async fn heartbeat(shared: &Arc<Shared>, cancel: CancellationToken) -> Result<()
         compare_publication(shared, &source).await?;
         limit_holds(shared).await?;
         let sizes = blocking(shared, |shared| Ok(shared.store.sizes()?)).await?;
-        let sum = |names: &[&str]| sizes.iter().filter(|(family, _)| names.contains(&family.name())).map(|(_, b)| b).sum();
+        let sum = |names: &[&str]| {
+            sizes
+                .iter()
+                .filter(|(family, _)| names.contains(&family.name()))
+                .map(|(_, b)| b)
+                .sum()
+        };
         {
             let mut notices = shared.board.write();
             notices.storage.journal_bytes = sum(&["journal.chunk", "journal.txn"]);
             notices.storage.index_bytes = sum(&["index", "hot"]);
         }
-        shared.lake.clean_metadata().await.inspect_err(|error| tracing::debug!(%error, "old metadata stays")).ok();
+        shared
+            .lake
+            .clean_metadata()
+            .await
+            .inspect_err(|error| tracing::debug!(%error, "old metadata stays"))
+            .ok();
     }
 }
 
@@ -568,14 +652,20 @@ async fn compare_publication(shared: &Arc<Shared>, source: &SourceOptions) -> Re
     if let Some(stored) = stored {
         let earlier = serde_json::from_value(stored).map_err(|error| EngineError::Invariant(error.to_string()))?;
         let tables = shared.tables();
-        let followed = tables.values().filter(|table| !matches!(table.state, TableState::ResyncRequired { .. }));
+        let followed = tables
+            .values()
+            .filter(|table| !matches!(table.state, TableState::ResyncRequired { .. }));
         let captured: BTreeMap<u32, &TableRecord> = followed.map(|table| (table.relation_oid, table)).collect();
         let oids: Vec<u32> = captured.keys().copied().collect();
         let change = rows.compare(&earlier, &oids);
         let all = !oids.is_empty() && change.affected.len() == oids.len();
         for (oid, reason) in change.affected {
             let Some(table) = captured.get(&oid) else { continue };
-            let block = Block { code: "F0121".to_owned(), reason, hold_lsn: table.published_lsn };
+            let block = Block {
+                code: "F0121".to_owned(),
+                reason,
+                hold_lsn: table.published_lsn,
+            };
             require_resync(shared, table.id, block).await?;
         }
         if all {
@@ -587,14 +677,22 @@ async fn compare_publication(shared: &Arc<Shared>, source: &SourceOptions) -> Re
             });
         }
     }
-    blocking(shared, move |shared| Ok(shared.store.facts().set_publication(&value)?)).await
+    blocking(shared, move |shared| {
+        Ok(shared.store.facts().set_publication(&value)?)
+    })
+    .await
 }
 
 /// Gives blocked tables up whose held journal grew past the limit.
 async fn limit_holds(shared: &Arc<Shared>) -> Result<(), EngineError> {
     let limit = shared.options().limits.blocked_journal_max_bytes;
     for table in shared.tables().into_values() {
-        let TableState::Blocked { code, reason, hold_lsn, .. } = &table.state else { continue };
+        let TableState::Blocked {
+            code, reason, hold_lsn, ..
+        } = &table.state
+        else {
+            continue;
+        };
         let held = blocking(shared, {
             let hold = *hold_lsn;
             move |shared| {
@@ -608,8 +706,13 @@ async fn limit_holds(shared: &Arc<Shared>) -> Result<(), EngineError> {
         })
         .await?;
         if held > limit {
-            let reason = format!("held {held} bytes of journal, more than blocked_journal_max; was blocked: {code}: {reason}");
-            let block = Block { code: "F0020".to_owned(), reason, hold_lsn: *hold_lsn };
+            let reason =
+                format!("held {held} bytes of journal, more than blocked_journal_max; was blocked: {code}: {reason}");
+            let block = Block {
+                code: "F0020".to_owned(),
+                reason,
+                hold_lsn: *hold_lsn,
+            };
             require_resync(shared, table.id, block).await?;
         }
     }
@@ -621,13 +724,23 @@ pub(crate) fn note_table(shared: &Shared, record: &TableRecord) {
     let (state, blocked) = match &record.state {
         TableState::Copying => (TableStatusState::Copying, None),
         TableState::Streaming => (TableStatusState::Streaming, None),
-        TableState::Blocked { code, reason, since_us, .. } => (
+        TableState::Blocked {
+            code, reason, since_us, ..
+        } => (
             TableStatusState::Blocked,
-            Some(Blocked { code: code.clone(), reason: reason.clone(), since: *since_us }),
+            Some(Blocked {
+                code: code.clone(),
+                reason: reason.clone(),
+                since: *since_us,
+            }),
         ),
         TableState::ResyncRequired { code, reason, since_us } => (
             TableStatusState::ResyncRequired,
-            Some(Blocked { code: code.clone(), reason: reason.clone(), since: *since_us }),
+            Some(Blocked {
+                code: code.clone(),
+                reason: reason.clone(),
+                since: *since_us,
+            }),
         ),
         TableState::Paused { .. } => (TableStatusState::Paused, None),
     };

@@ -65,7 +65,10 @@ impl Shared {
     }
 
     pub(crate) fn options(&self) -> Arc<EngineOptions> {
-        self.options.read().expect("a thread that held the options panicked").clone()
+        self.options
+            .read()
+            .expect("a thread that held the options panicked")
+            .clone()
     }
 
     pub(crate) fn set_options(&self, options: EngineOptions) {
@@ -74,16 +77,26 @@ impl Shared {
 
     /// Is every captured table as the store has it.
     pub(crate) fn tables(&self) -> BTreeMap<TableId, TableRecord> {
-        self.captured.read().expect("a thread that held the tables panicked").clone()
+        self.captured
+            .read()
+            .expect("a thread that held the tables panicked")
+            .clone()
     }
 
     pub(crate) fn table(&self, id: TableId) -> Option<TableRecord> {
-        self.captured.read().expect("a thread that held the tables panicked").get(&id).cloned()
+        self.captured
+            .read()
+            .expect("a thread that held the tables panicked")
+            .get(&id)
+            .cloned()
     }
 
     /// Takes a table's new record, after the store has it.
     pub(crate) fn note_table(&self, record: TableRecord) {
-        self.captured.write().expect("a thread that held the tables panicked").insert(record.id, record);
+        self.captured
+            .write()
+            .expect("a thread that held the tables panicked")
+            .insert(record.id, record);
     }
 
     pub(crate) fn disk_is_low(&self) -> bool {

@@ -229,6 +229,7 @@ mod text_option {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
         let text = Option::<String>::deserialize(deserializer)?;
-        text.map(|text| text.parse().map_err(serde::de::Error::custom)).transpose()
+        text.map(|text| text.parse().map_err(serde::de::Error::custom))
+            .transpose()
     }
 }

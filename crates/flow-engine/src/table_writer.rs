@@ -82,9 +82,9 @@ impl TableWriter {
     /// Writes what one pass changes.
     pub(crate) async fn write(&mut self, resolved: Resolved) -> Result<(), EngineError> {
         for (key, row) in resolved.rows {
-            self.batch.append(&row).map_err(|error| {
-                EngineError::Invariant(format!("row of {}: {error}", self.record.source))
-            })?;
+            self.batch
+                .append(&row)
+                .map_err(|error| EngineError::Invariant(format!("row of {}: {error}", self.record.source)))?;
             self.waiting.push((key, hot_copy(&self.record, &row)?));
             if self.batch.rows() >= BATCH_ROWS || self.batch.bytes() >= BATCH_BYTES {
                 self.flush().await?;
@@ -106,7 +106,11 @@ impl TableWriter {
             return Ok(());
         }
         let batch = self.batch.finish().map_err(|error| {
-            EngineError::Invariant(format!("batch of {}: {}", self.record.source, crate::board::chain(&error)))
+            EngineError::Invariant(format!(
+                "batch of {}: {}",
+                self.record.source,
+                crate::board::chain(&error)
+            ))
         })?;
         let place = self.writer.write(&batch).await?;
         while self.files.len() <= place.file {
@@ -117,7 +121,10 @@ impl TableWriter {
         let waiting = std::mem::take(&mut self.waiting);
         if self.record.schema.has_key() {
             for (offset, (key, hot)) in waiting.iter().enumerate() {
-                let location = Location { file, position: place.position + offset as u64 };
+                let location = Location {
+                    file,
+                    position: place.position + offset as u64,
+                };
                 self.delta.put(key, location, hot.as_deref());
                 self.stage_full()?;
             }
@@ -130,7 +137,10 @@ impl TableWriter {
     }
 
     fn stage(&mut self) -> Result<(), EngineError> {
-        self.shared.store.operations().stage_block(self.operation.seq(), self.share, self.blocks, &self.delta)?;
+        self.shared
+            .store
+            .operations()
+            .stage_block(self.operation.seq(), self.share, self.blocks, &self.delta)?;
         self.blocks += 1;
         self.delta.clear();
         Ok(())
@@ -165,8 +175,11 @@ impl TableWriter {
         .await?;
         let first = u32::try_from(self.delete_files.len())
             .map_err(|_| EngineError::Invariant("more delete files than numbers".to_owned()))?;
-        let written =
-            self.shared.lake.write_deletes(&self.table, self.operation.id(), self.attempt, first, deletes).await?;
+        let written = self
+            .shared
+            .lake
+            .write_deletes(&self.table, self.operation.id(), self.attempt, first, deletes)
+            .await?;
         self.delete_files.extend(written);
         Ok(())
     }

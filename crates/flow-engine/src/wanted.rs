@@ -44,7 +44,9 @@ pub(crate) async fn resolve(options: &EngineOptions) -> Result<Vec<WantedTable>,
         }
     }
     for table in &options.tables {
-        let SourcePattern::Schema(schema) = &table.source else { continue };
+        let SourcePattern::Schema(schema) = &table.source else {
+            continue;
+        };
         let found = discover(&crate::service::source_options(options, None), Some(schema)).await?;
         for name in found.into_iter().map(|found: SourceTable| found.name) {
             if named.insert(name.clone()) {
@@ -90,14 +92,25 @@ fn two_with_one_target(wanted: &[WantedTable]) -> Result<(), EngineError> {
 pub(crate) fn require_ok(report: &Report) -> Result<(), EngineError> {
     let mut lines = Vec::new();
     for check in report.problems() {
-        let table = check.table.as_ref().map(|table| format!("{table}: ")).unwrap_or_default();
-        let remedy = if check.remedy_text.is_empty() { String::new() } else { format!("; {}", check.remedy_text) };
+        let table = check
+            .table
+            .as_ref()
+            .map(|table| format!("{table}: "))
+            .unwrap_or_default();
+        let remedy = if check.remedy_text.is_empty() {
+            String::new()
+        } else {
+            format!("; {}", check.remedy_text)
+        };
         lines.push(format!("  {table}{}: {}{remedy}", check.name, check.message));
     }
     if lines.is_empty() {
         return Ok(());
     }
-    let message = format!("the source cannot be captured as configured; nothing was changed:\n{}", lines.join("\n"));
+    let message = format!(
+        "the source cannot be captured as configured; nothing was changed:\n{}",
+        lines.join("\n")
+    );
     Err(EngineError::Reconfigure { code: "F0011", message })
 }
 
@@ -115,16 +128,42 @@ pub(crate) fn compare(wanted: &[WantedTable], records: &[TableRecord]) -> Result
             continue;
         };
         let settings = Settings::read(record)?;
+        // A table that never got content can still be had otherwise.
+        if record.start_lsn.is_none() {
+            if settings.request != table.request
+                || record.target != table.target
+                || settings.hot_rows != hot_name(table.hot_rows)
+            {
+                comparison.missing.push(table.request.source.clone());
+            }
+            continue;
+        }
         let mut differs = |what: &str, had: String, wants: String| {
             if had != wants {
                 problems.push(format!("  {}: {what} was {had} and is {wants}", record.source));
             }
         };
         differs("target", record.target.to_string(), table.target.to_string());
-        differs("primary_key", format!("{:?}", settings.request.primary_key), format!("{:?}", table.request.primary_key));
-        differs("columns", format!("{:?}", settings.request.columns), format!("{:?}", table.request.columns));
-        differs("append_only", settings.request.append_only.to_string(), table.request.append_only.to_string());
-        differs("types", format!("{:?}", settings.request.types), format!("{:?}", table.request.types));
+        differs(
+            "primary_key",
+            format!("{:?}", settings.request.primary_key),
+            format!("{:?}", table.request.primary_key),
+        );
+        differs(
+            "columns",
+            format!("{:?}", settings.request.columns),
+            format!("{:?}", table.request.columns),
+        );
+        differs(
+            "append_only",
+            settings.request.append_only.to_string(),
+            table.request.append_only.to_string(),
+        );
+        differs(
+            "types",
+            format!("{:?}", settings.request.types),
+            format!("{:?}", table.request.types),
+        );
         differs("hot_rows", settings.hot_rows, hot_name(table.hot_rows).to_owned());
     }
     if !problems.is_empty() {
@@ -136,14 +175,18 @@ pub(crate) fn compare(wanted: &[WantedTable], records: &[TableRecord]) -> Result
         return Err(EngineError::Reconfigure { code: "F0012", message });
     }
     let is_wanted = |record: &&TableRecord| wanted.iter().any(|table| table.request.source == record.source);
-    comparison.unwanted = records.iter().filter(|record| !is_wanted(record)).map(|record| record.id).collect();
+    comparison.unwanted = records
+        .iter()
+        .filter(|record| !is_wanted(record))
+        .map(|record| record.id)
+        .collect();
     Ok(comparison)
 }
 
 /// Is how the configuration differs from the store.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
-    /// Holds tables that are wanted and have no content yet.
+    /// Holds tables that are wanted and have no content yet, or none by the settings they now have.
     pub(crate) missing: Vec<TableName>,
     /// Holds tables that have content and are no longer wanted.
     pub(crate) unwanted: Vec<flow_core::TableId>,
