@@ -3,14 +3,12 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use flow_core::Lsn;
 use flow_core::clock::UnixMicros;
 use flow_core::schedule::Waiting;
 use tokio::sync::Notify;
 
 #[derive(Debug, Default)]
 struct State {
-    journaled: Lsn,
     rows: u64,
     bytes: u64,
     /// Is when, on the monotonic clock, the oldest waiting transaction was journaled.
@@ -29,8 +27,6 @@ pub(crate) struct Backlog {
 /// Is one look at the backlog.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
-    /// Is the journal's position: everything at or below it is durable there.
-    pub(crate) journaled: Lsn,
     /// Is what waits; `age` counts from when it was journaled.
     pub(crate) waiting: Waiting,
     /// Says whether any transaction waits.
@@ -45,9 +41,8 @@ impl Backlog {
     }
 
     /// Adds transactions that became durable; `rows` is zero if only the position moved.
-    pub(crate) fn journaled(&self, to: Lsn, rows: u64, bytes: u64, oldest: Option<UnixMicros>, now: Duration) {
+    pub(crate) fn journaled(&self, rows: u64, bytes: u64, oldest: Option<UnixMicros>, now: Duration) {
         let mut state = self.lock();
-        state.journaled = state.journaled.max(to);
         state.rows += rows;
         state.bytes += bytes;
         if rows > 0 {
@@ -71,7 +66,6 @@ impl Backlog {
     pub(crate) fn look(&self, now: Duration) -> Look {
         let state = self.lock();
         Look {
-            journaled: state.journaled,
             waiting: Waiting {
                 rows: state.rows,
                 bytes: state.bytes,

@@ -7,14 +7,14 @@
 //!    an unfinished transaction is overwritten by its second sending.
 //!
 //! # Invariants
-//! - IMPORTANT: nothing is acknowledged here. [`Acknowledgement`] reports what publishing (or, in
+//! - IMPORTANT: nothing is acknowledged here. `Shared::acknowledge` reports what publishing (or, in
 //!   `journaled` mode, the sync) has proved, never what was received.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use flow_core::{Lsn, Remedial, Remedy};
-use flow_source::{Acknowledger, CaptureTable, SourceEvent, SourceOptions, Stream};
+use flow_source::{CaptureTable, SourceEvent, SourceOptions, Stream};
 use flow_store::Store;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -41,39 +41,6 @@ const BACKOFF_MAX: Duration = Duration::from_secs(10);
 
 /// Is how often a paused capture looks at the disk again.
 const DISK_LOOK: Duration = Duration::from_secs(1);
-
-/// Reports positions to PostgreSQL over whichever connection is up.
-#[derive(Debug, Default)]
-pub(crate) struct Acknowledgement {
-    state: Mutex<(Lsn, Option<Acknowledger>)>,
-}
-
-impl Acknowledgement {
-    fn attach(&self, acknowledger: Acknowledger) {
-        let mut state = self
-            .state
-            .lock()
-            .expect("a thread that held the acknowledgement panicked");
-        if !state.0.is_zero() {
-            acknowledger.acknowledge(state.0);
-        }
-        state.1 = Some(acknowledger);
-    }
-
-    /// Tells PostgreSQL that it may forget everything up to `lsn`.
-    pub(crate) fn raise(&self, lsn: Lsn) {
-        let mut state = self
-            .state
-            .lock()
-            .expect("a thread that held the acknowledgement panicked");
-        if lsn > state.0 {
-            state.0 = lsn;
-            if let Some(acknowledger) = &state.1 {
-                acknowledger.acknowledge(lsn);
-            }
-        }
-    }
-}
 
 /// Captures until cancelled or until the source cannot be continued.
 pub(crate) async fn run(

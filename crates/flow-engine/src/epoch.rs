@@ -14,7 +14,7 @@ use flow_core::clock::{UnixMicros, iso_utc};
 use flow_core::operation::Phase;
 use flow_core::schedule::EpochLimits;
 use flow_core::{Attempt, Epoch, Lsn, TableId};
-use flow_lake::{OPERATION_ID, Progress};
+use flow_lake::Progress;
 use flow_store::{CompletionWrites, Kind, LedgerPosition, OperationRecord, Store, TableRecord, TableState};
 
 use crate::block::{Block, block_table};
@@ -227,6 +227,33 @@ impl EpochWork {
         Ok(Ok(table))
     }
 
+    /// Opens every share that can be written; blocks the tables that cannot.
+    async fn open_all(
+        &self,
+        shared: &Arc<Shared>,
+        operation: &OperationRecord,
+        attempt: Attempt,
+    ) -> Result<Vec<Open>, EngineError> {
+        let mut open: Vec<Open> = Vec::new();
+        for (share, table) in operation.shares.iter().enumerate() {
+            let record = table.table.and_then(|id| shared.table(id));
+            let Some(record) = record.filter(|record| record.state == TableState::Streaming) else {
+                continue;
+            };
+            if table.phase() == Phase::SetAside {
+                continue;
+            }
+            match self.open(shared, &record).await? {
+                Ok(table) => {
+                    let writer = TableWriter::new(shared, record.clone(), table, operation, share, attempt)?;
+                    open.push(Open { share, record, writer });
+                }
+                Err((code, reason)) => self.block(shared, record.id, code, reason).await?,
+            }
+        }
+        Ok(open)
+    }
+
     /// Resolves and writes one pass of one table; `Ok(Some(_))` is why it cannot go on.
     async fn write_pass(
         shared: &Arc<Shared>,
@@ -284,23 +311,7 @@ impl Work for EpochWork {
         attempt: Attempt,
     ) -> Result<Vec<Option<Draft>>, EngineError> {
         let prepared = self.prepare(shared).await?;
-        let mut open: Vec<Open> = Vec::new();
-        for (share, table) in operation.shares.iter().enumerate() {
-            let record = table.table.and_then(|id| shared.table(id));
-            let Some(record) = record.filter(|record| record.state == TableState::Streaming) else {
-                continue;
-            };
-            if table.phase() == Phase::SetAside {
-                continue;
-            }
-            match self.open(shared, &record).await? {
-                Ok(table) => {
-                    let writer = TableWriter::new(shared, record.clone(), table, operation, share, attempt)?;
-                    open.push(Open { share, record, writer });
-                }
-                Err((code, reason)) => self.block(shared, record.id, code, reason).await?,
-            }
-        }
+        let mut open = self.open_all(shared, operation, attempt).await?;
         let mut first = None;
         let survey = match prepared {
             Prepared::Folded(folds) => {
@@ -400,9 +411,6 @@ impl Work for EpochWork {
         })
     }
 }
-
-/// Names the operation-id property, for those who look for it in summaries.
-pub(crate) const MARKER: &str = OPERATION_ID;
 
 /// Is the kind under which the store keeps an epoch.
 pub(crate) fn kind(epoch: Epoch, range: Range, commit_time: UnixMicros) -> Kind {

@@ -94,8 +94,6 @@ impl Passes {
 pub(crate) struct Survey {
     /// Holds the wanted tables that change in the range.
     pub(crate) tables: std::collections::BTreeSet<TableId>,
-    /// Counts the range's chunk bytes.
-    pub(crate) bytes: u64,
     /// Says how to cut it.
     pub(crate) passes: Passes,
 }

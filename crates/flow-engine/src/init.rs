@@ -21,12 +21,12 @@ use flow_store::{Identity, InitState, Kind, LedgerPosition, NewShare, TableRecor
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::adapters::source_options;
 use crate::block::{Block, block_table};
 use crate::copy::{CopyWork, blocks_table};
 use crate::error::EngineError;
 use crate::options::EngineOptions;
 use crate::publish::{blocking, publish, retrying};
-use crate::service::{note_table, source_options};
 use crate::shared::{Shared, operation_id};
 use crate::status::ServiceState;
 use crate::wanted::{self, Settings, WantedTable, hot, hot_name, require_ok};
@@ -259,7 +259,7 @@ async fn intend(
     }
     shared.store.tables().put_all(&records)?;
     for record in records {
-        note_table(shared, &record);
+        shared.show_table(&record);
         shared.note_table(record);
     }
     if shared.store.facts().init()?.is_none() {
@@ -408,7 +408,7 @@ async fn copy_one(
     let outcome = publish(shared, operation.clone(), &mut work).await;
     let Err(error) = outcome else {
         if let Some(record) = shared.table(id) {
-            note_table(shared, &record);
+            shared.show_table(&record);
         }
         return Ok(());
     };

@@ -8,8 +8,11 @@
 //! 3. `publish` is the one path from an intention to a completed operation.
 //! 4. `init` and `copy` give tables their first content; `block` sets one aside.
 //! 5. `refresher`, `inputs` and `refresh_work` keep dynamic tables fresh.
-//! 6. `service` opens, recovers, starts and ends all of it; `look` answers without a store.
+//! 6. `service` opens, recovers, starts and ends all of it; `heartbeat` looks at what is not on the
+//!    wire; `look` answers without a store.
 
+mod acknowledgement;
+mod adapters;
 mod backlog;
 mod block;
 mod board;
@@ -21,10 +24,12 @@ pub mod error;
 mod failpoint;
 mod fold;
 pub mod handle;
+mod heartbeat;
 mod init;
 mod inputs;
 pub mod look;
 pub mod options;
+mod plans;
 mod publish;
 mod publisher;
 mod refresh_work;

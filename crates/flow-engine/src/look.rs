@@ -11,9 +11,10 @@ use flow_lake::Lake;
 use flow_refresh::Plan;
 use flow_source::{Check, Report, SourceTable, preflight, slot_state};
 
+use crate::adapters::{lake_options, source_options};
 use crate::error::EngineError;
 use crate::options::EngineOptions;
-use crate::service::{lake_options, plan_files, source_options};
+use crate::plans::plan_files;
 use crate::wanted;
 
 /// Asks PostgreSQL everything capture relies on. Read-only.

@@ -17,7 +17,6 @@ use sha2::{Digest, Sha256};
 use crate::error::EngineError;
 use crate::failpoint;
 use crate::publish::{Draft, SharePlan, Work, blocking, publish, retrying};
-use crate::refresher::empty_record;
 use crate::shared::Shared;
 
 /// Is the part of the memory budget that one refresh may hold.
@@ -387,7 +386,16 @@ pub(crate) async fn recover(shared: &Arc<Shared>, record: OperationRecord) -> Re
     Ok(())
 }
 
-/// Makes a table's record where there is none, for commands that come before its first refresh.
-pub(crate) fn record_or_empty(planned: &PlannedTable, record: Option<RefreshRecord>) -> RefreshRecord {
-    record.unwrap_or_else(|| empty_record(planned))
+/// Is the record of a table that was never refreshed.
+pub(crate) fn empty_record(planned: &PlannedTable) -> RefreshRecord {
+    RefreshRecord {
+        uuid: String::new(),
+        query_hash: planned.query_hash.clone(),
+        frontier: Frontier::default(),
+        data_lsn: Lsn::ZERO,
+        last: None,
+        suspended: false,
+        blocked: None,
+        snapshot_id: None,
+    }
 }

@@ -22,8 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::EngineError;
 use crate::inputs::{Inputs, look_at_inputs};
-use crate::publish::blocking;
-use crate::refresh_work::{Refreshed, Request, refresh};
+use crate::refresh_work::{Refreshed, Request, empty_record, refresh};
 use crate::shared::Shared;
 use crate::status::{Blocked, DynamicTableState, DynamicTableStatus, RefreshStatus};
 
@@ -502,20 +501,6 @@ pub(crate) fn run_status(run: &RefreshRun) -> RefreshStatus {
     }
 }
 
-/// Is the record of a table that was never refreshed.
-pub(crate) fn empty_record(planned: &PlannedTable) -> RefreshRecord {
-    RefreshRecord {
-        uuid: String::new(),
-        query_hash: planned.query_hash.clone(),
-        frontier: Frontier::default(),
-        data_lsn: Lsn::ZERO,
-        last: None,
-        suspended: false,
-        blocked: None,
-        snapshot_id: None,
-    }
-}
-
 fn last_run(table: &Dynamic) -> Duration {
     let last = table.record.as_ref().and_then(|record| record.last.as_ref());
     last.map_or(Duration::ZERO, |run| Duration::from_millis(run.duration_ms))
@@ -551,12 +536,4 @@ fn block(shared: &Arc<Shared>, table: &mut Dynamic, blocked: Blocked) -> Result<
     table.state = DynamicTableState::Blocked;
     table.blocked = Some(blocked);
     Ok(())
-}
-
-/// Writes what only moved in memory, so that a restart begins there.
-pub(crate) async fn store_record(shared: &Arc<Shared>, name: String, record: RefreshRecord) -> Result<(), EngineError> {
-    blocking(shared, move |shared| {
-        Ok(shared.store.refreshes().put(&name, &record)?)
-    })
-    .await
 }

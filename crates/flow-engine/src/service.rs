@@ -5,33 +5,31 @@
 //! 3. [`Engine::run`] recovers open operations, then runs capture, publishing and refreshing until
 //!    it is told to stop or one of them cannot go on.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use flow_core::clock::Clock;
-use flow_core::lake::SnapshotReader;
 use flow_core::{Lsn, TableName};
-use flow_lake::{Lake, LakeOptions};
-use flow_refresh::{Plan, SourceFile};
-use flow_source::{CaptureTable, SourceOptions, publication_rows, server_lsn, slot_state};
-use flow_store::{InitState, Kind, Store, StoreOptions, TableRecord, TableState};
+use flow_lake::Lake;
+use flow_source::{CaptureTable, slot_state};
+use flow_store::{InitState, Kind, Store, StoreOptions, TableState};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::block::{Block, require_resync};
+use crate::adapters::{lake_options, source_options};
 use crate::board::Board;
 use crate::counters::Counters;
 use crate::error::EngineError;
 use crate::handle::{Answer, COMMAND_QUEUE, Command, EngineHandle, Reply};
+use crate::heartbeat::{compare_publication, heartbeat};
 use crate::options::EngineOptions;
-use crate::publish::blocking;
+use crate::plans::plan;
 use crate::publisher::Publisher;
 use crate::refresher::{Order, Refresher};
 use crate::shared::Shared;
-use crate::status::{Blocked, ServiceState, Status, TableStatus, TableStatusState};
+use crate::status::{ServiceState, Status};
 use crate::wanted::{self, Settings};
 use crate::{capture, copy, failpoint, init, refresh_work};
 
@@ -47,23 +45,6 @@ pub struct Engine {
     shared: Arc<Shared>,
     commands: mpsc::Receiver<(Command, Answer)>,
     beat_ms: Arc<AtomicU64>,
-}
-
-/// Makes the source's options; the system is known once the state directory has an identity.
-pub(crate) fn source_options(options: &EngineOptions, system_identifier: Option<u64>) -> SourceOptions {
-    let mut source = SourceOptions::new(options.connection.clone(), &options.slot, &options.publication);
-    source.heartbeat = options.heartbeat;
-    source.system_identifier = system_identifier;
-    source
-}
-
-/// Makes the lake's options.
-pub(crate) fn lake_options(options: &EngineOptions) -> LakeOptions {
-    let mut lake = LakeOptions::new(&options.warehouse);
-    lake.catalog_path = options.catalog_path.clone();
-    lake.keep_snapshots = options.keep_snapshots;
-    lake.keep_for = options.keep_for;
-    lake
 }
 
 impl Engine {
@@ -119,7 +100,7 @@ impl Engine {
         };
         let shared = Arc::new(Shared::new(options, clock, store, lake, counters, board, source_id));
         for record in shared.store.tables().all()? {
-            note_table(&shared, &record);
+            shared.show_table(&record);
             shared.note_table(record);
         }
         let engine = Engine {
@@ -539,224 +520,6 @@ fn note_backlog(shared: &Shared, published: Lsn) -> Result<(), EngineError> {
     shared
         .backlog
         .admitted(look.waiting.rows, look.waiting.bytes, None, now);
-    shared.backlog.journaled(journal.position(), rows, bytes, oldest, now);
+    shared.backlog.journaled(rows, bytes, oldest, now);
     Ok(())
-}
-
-/// Plans the dynamic tables of the transformations directory.
-pub(crate) async fn plan(shared: &Arc<Shared>) -> Result<Plan, EngineError> {
-    let options = shared.options();
-    let records = shared.tables();
-    let declared = records
-        .values()
-        .map(|r| (r.target.clone(), flow_core::arrow::arrow_schema(&r.schema)))
-        .collect();
-    plan_files(&options, Arc::new(shared.lake.clone()), &declared).await
-}
-
-/// Plans the SQL files of a directory against a reader and the captured tables' shapes.
-pub(crate) async fn plan_files(
-    options: &EngineOptions,
-    reader: Arc<dyn SnapshotReader>,
-    declared: &BTreeMap<TableName, arrow_schema::SchemaRef>,
-) -> Result<Plan, EngineError> {
-    let files = read_files(&options.transformations)?;
-    let (definitions, mut problems) = flow_refresh::parse(&files);
-    let mut plan = flow_refresh::plan(&definitions, &reader, declared).await;
-    problems.append(&mut plan.problems);
-    plan.problems = problems;
-    Ok(plan)
-}
-
-/// Reads the `.sql` files of a directory and those below it, in name order. A missing one has none.
-fn read_files(dir: &std::path::Path) -> Result<Vec<SourceFile>, EngineError> {
-    let failed = |path: &std::path::Path, error: std::io::Error| {
-        reconfigure("F0019", &format!("cannot read {}: {error}", path.display()))
-    };
-    let entries = match std::fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(failed(dir, error)),
-    };
-    let mut paths = Vec::new();
-    for entry in entries {
-        paths.push(entry.map_err(|error| failed(dir, error))?.path());
-    }
-    paths.sort();
-    let mut files = Vec::new();
-    for path in paths {
-        if path.is_dir() {
-            files.extend(read_files(&path)?);
-        } else if path.extension().is_some_and(|extension| extension == "sql") {
-            let text = std::fs::read_to_string(&path).map_err(|error| failed(&path, error))?;
-            files.push(SourceFile { path, text });
-        }
-    }
-    Ok(files)
-}
-
-/// Looks at an idle source, the publication and the blocked tables' holds, every heartbeat.
-async fn heartbeat(shared: &Arc<Shared>, cancel: CancellationToken) -> Result<(), EngineError> {
-    loop {
-        let options = shared.options();
-        tokio::select! {
-            () = tokio::time::sleep(options.heartbeat) => {}
-            () = cancel.cancelled() => return Ok(()),
-        }
-        let source = source_options(&options, None);
-        match server_lsn(&source).await {
-            Ok(lsn) => {
-                shared.board.write().positions.server.raise(lsn);
-            }
-            // Capture reports and retries a lost source; this look only misses its turn.
-            Err(error) => tracing::debug!(%error, "heartbeat missed"),
-        }
-        compare_publication(shared, &source).await?;
-        limit_holds(shared).await?;
-        let sizes = blocking(shared, |shared| Ok(shared.store.sizes()?)).await?;
-        let sum = |names: &[&str]| {
-            sizes
-                .iter()
-                .filter(|(family, _)| names.contains(&family.name()))
-                .map(|(_, b)| b)
-                .sum()
-        };
-        {
-            let mut notices = shared.board.write();
-            notices.storage.journal_bytes = sum(&["journal.chunk", "journal.txn"]);
-            notices.storage.index_bytes = sum(&["index", "hot"]);
-        }
-        shared
-            .lake
-            .clean_metadata()
-            .await
-            .inspect_err(|error| tracing::debug!(%error, "old metadata stays"))
-            .ok();
-    }
-}
-
-/// Notices changes of the publication that could have dropped rows: they are not on the wire.
-async fn compare_publication(shared: &Arc<Shared>, source: &SourceOptions) -> Result<(), EngineError> {
-    let rows = match publication_rows(source).await {
-        Ok(rows) => rows,
-        Err(error) => {
-            tracing::debug!(%error, "the publication could not be compared");
-            return Ok(());
-        }
-    };
-    let stored = shared.store.facts().publication()?;
-    let value = serde_json::to_value(&rows).map_err(|error| EngineError::Invariant(error.to_string()))?;
-    if stored.as_ref() == Some(&value) {
-        return Ok(());
-    }
-    if let Some(stored) = stored {
-        let earlier = serde_json::from_value(stored).map_err(|error| EngineError::Invariant(error.to_string()))?;
-        let tables = shared.tables();
-        let followed = tables
-            .values()
-            .filter(|table| !matches!(table.state, TableState::ResyncRequired { .. }));
-        let captured: BTreeMap<u32, &TableRecord> = followed.map(|table| (table.relation_oid, table)).collect();
-        let oids: Vec<u32> = captured.keys().copied().collect();
-        let change = rows.compare(&earlier, &oids);
-        let all = !oids.is_empty() && change.affected.len() == oids.len();
-        for (oid, reason) in change.affected {
-            let Some(table) = captured.get(&oid) else { continue };
-            let block = Block {
-                code: "F0121".to_owned(),
-                reason,
-                hold_lsn: table.published_lsn,
-            };
-            require_resync(shared, table.id, block).await?;
-        }
-        if all {
-            return Err(EngineError::Resync {
-                code: "F0121",
-                message: "the publication changed in a way that may have lost rows of every captured table; the lake \
-                          stands as it was; see each table's reason in `status`, then initialise again"
-                    .to_owned(),
-            });
-        }
-    }
-    blocking(shared, move |shared| {
-        Ok(shared.store.facts().set_publication(&value)?)
-    })
-    .await
-}
-
-/// Gives blocked tables up whose held journal grew past the limit.
-async fn limit_holds(shared: &Arc<Shared>) -> Result<(), EngineError> {
-    let limit = shared.options().limits.blocked_journal_max_bytes;
-    for table in shared.tables().into_values() {
-        let TableState::Blocked {
-            code, reason, hold_lsn, ..
-        } = &table.state
-        else {
-            continue;
-        };
-        let held = blocking(shared, {
-            let hold = *hold_lsn;
-            move |shared| {
-                let journal = shared.store.journal();
-                let mut bytes = 0;
-                for meta in journal.transactions(hold, journal.position()) {
-                    bytes += meta?.bytes;
-                }
-                Ok(bytes)
-            }
-        })
-        .await?;
-        if held > limit {
-            let reason =
-                format!("held {held} bytes of journal, more than blocked_journal_max; was blocked: {code}: {reason}");
-            let block = Block {
-                code: "F0020".to_owned(),
-                reason,
-                hold_lsn: *hold_lsn,
-            };
-            require_resync(shared, table.id, block).await?;
-        }
-    }
-    Ok(())
-}
-
-/// Shows a table on the board as its record has it.
-pub(crate) fn note_table(shared: &Shared, record: &TableRecord) {
-    let (state, blocked) = match &record.state {
-        TableState::Copying => (TableStatusState::Copying, None),
-        TableState::Streaming => (TableStatusState::Streaming, None),
-        TableState::Blocked {
-            code, reason, since_us, ..
-        } => (
-            TableStatusState::Blocked,
-            Some(Blocked {
-                code: code.clone(),
-                reason: reason.clone(),
-                since: *since_us,
-            }),
-        ),
-        TableState::ResyncRequired { code, reason, since_us } => (
-            TableStatusState::ResyncRequired,
-            Some(Blocked {
-                code: code.clone(),
-                reason: reason.clone(),
-                since: *since_us,
-            }),
-        ),
-        TableState::Paused { .. } => (TableStatusState::Paused, None),
-    };
-    let mut notices = shared.board.write();
-    let copied_rows = notices.tables.get(&record.id).map_or(0, |status| status.copied_rows);
-    let status = TableStatus {
-        source: record.source.to_string(),
-        target: record.target.to_string(),
-        state,
-        epoch: record.published_epoch.0,
-        published_lsn: record.published_lsn,
-        snapshot_id: record.snapshot_id,
-        lag_seconds: 0.0,
-        lag_bytes: 0,
-        copied_rows,
-        blocked,
-    };
-    notices.tables.insert(record.id, status);
 }

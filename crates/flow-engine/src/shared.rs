@@ -8,15 +8,16 @@ use std::sync::{Arc, RwLock};
 use flow_core::clock::Clock;
 use flow_core::{Lsn, OperationId, TableId};
 use flow_lake::Lake;
-use flow_store::{Store, TableRecord};
+use flow_store::{Store, TableRecord, TableState};
 use tokio::sync::Notify;
 
+use crate::acknowledgement::Acknowledgement;
 use crate::backlog::Backlog;
 use crate::board::Board;
-use crate::capture::Acknowledgement;
 use crate::counters::Counters;
 use crate::failpoint;
 use crate::options::EngineOptions;
+use crate::status::{Blocked, TableStatus, TableStatusState};
 
 /// Is shared by all parts of one engine.
 #[derive(Debug)]
@@ -97,6 +98,48 @@ impl Shared {
             .write()
             .expect("a thread that held the tables panicked")
             .insert(record.id, record);
+    }
+
+    /// Shows a table on the board as its record has it.
+    pub(crate) fn show_table(&self, record: &TableRecord) {
+        let (state, blocked) = match &record.state {
+            TableState::Copying => (TableStatusState::Copying, None),
+            TableState::Streaming => (TableStatusState::Streaming, None),
+            TableState::Blocked {
+                code, reason, since_us, ..
+            } => (
+                TableStatusState::Blocked,
+                Some(Blocked {
+                    code: code.clone(),
+                    reason: reason.clone(),
+                    since: *since_us,
+                }),
+            ),
+            TableState::ResyncRequired { code, reason, since_us } => (
+                TableStatusState::ResyncRequired,
+                Some(Blocked {
+                    code: code.clone(),
+                    reason: reason.clone(),
+                    since: *since_us,
+                }),
+            ),
+            TableState::Paused { .. } => (TableStatusState::Paused, None),
+        };
+        let mut notices = self.board.write();
+        let copied_rows = notices.tables.get(&record.id).map_or(0, |status| status.copied_rows);
+        let status = TableStatus {
+            source: record.source.to_string(),
+            target: record.target.to_string(),
+            state,
+            epoch: record.published_epoch.0,
+            published_lsn: record.published_lsn,
+            snapshot_id: record.snapshot_id,
+            lag_seconds: 0.0,
+            lag_bytes: 0,
+            copied_rows,
+            blocked,
+        };
+        notices.tables.insert(record.id, status);
     }
 
     pub(crate) fn disk_is_low(&self) -> bool {

@@ -47,7 +47,7 @@ pub(crate) async fn resolve(options: &EngineOptions) -> Result<Vec<WantedTable>,
         let SourcePattern::Schema(schema) = &table.source else {
             continue;
         };
-        let found = discover(&crate::service::source_options(options, None), Some(schema)).await?;
+        let found = discover(&crate::adapters::source_options(options, None), Some(schema)).await?;
         for name in found.into_iter().map(|found: SourceTable| found.name) {
             if named.insert(name.clone()) {
                 wanted.push(want(table, name));

@@ -1,3 +1,5 @@
+//! Folding, judged by hand: what each history leaves per key.
+
 use super::*;
 use crate::ids::TableId;
 use crate::row::{Datum, RowBuilder};

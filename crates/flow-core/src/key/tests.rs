@@ -1,3 +1,5 @@
+//! Keys judged by what PostgreSQL calls equal.
+
 use super::*;
 use crate::row::RowBuilder;
 

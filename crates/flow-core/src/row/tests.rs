@@ -1,3 +1,5 @@
+//! Rows there and back, and every way to cut one short.
+
 use super::*;
 use crate::schema::Column;
 

@@ -1,0 +1,23 @@
+//! The adapters' options, made from the engine's.
+
+use flow_lake::LakeOptions;
+use flow_source::SourceOptions;
+
+use crate::options::EngineOptions;
+
+/// Makes the source's options; the system is known once the state directory has an identity.
+pub(crate) fn source_options(options: &EngineOptions, system_identifier: Option<u64>) -> SourceOptions {
+    let mut source = SourceOptions::new(options.connection.clone(), &options.slot, &options.publication);
+    source.heartbeat = options.heartbeat;
+    source.system_identifier = system_identifier;
+    source
+}
+
+/// Makes the lake's options.
+pub(crate) fn lake_options(options: &EngineOptions) -> LakeOptions {
+    let mut lake = LakeOptions::new(&options.warehouse);
+    lake.catalog_path = options.catalog_path.clone();
+    lake.keep_snapshots = options.keep_snapshots;
+    lake.keep_for = options.keep_for;
+    lake
+}

@@ -1,0 +1,143 @@
+//! What is looked at every heartbeat, because nothing on the wire tells of it.
+//!
+//! 1. How far the server has come, for an idle source's status.
+//! 2. Whether the publication changed in a way that could have dropped rows.
+//! 3. Whether a blocked table holds more journal than it may.
+//! 4. How large the store has grown, and which old metadata files can go.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use flow_source::{SourceOptions, publication_rows, server_lsn};
+use flow_store::{TableRecord, TableState};
+use tokio_util::sync::CancellationToken;
+
+use crate::adapters::source_options;
+use crate::block::{Block, require_resync};
+use crate::error::EngineError;
+use crate::publish::blocking;
+use crate::shared::Shared;
+
+/// Looks at an idle source, the publication and the blocked tables' holds, every heartbeat.
+pub(crate) async fn heartbeat(shared: &Arc<Shared>, cancel: CancellationToken) -> Result<(), EngineError> {
+    loop {
+        let options = shared.options();
+        tokio::select! {
+            () = tokio::time::sleep(options.heartbeat) => {}
+            () = cancel.cancelled() => return Ok(()),
+        }
+        let source = source_options(&options, None);
+        match server_lsn(&source).await {
+            Ok(lsn) => {
+                shared.board.write().positions.server.raise(lsn);
+            }
+            // Capture reports and retries a lost source; this look only misses its turn.
+            Err(error) => tracing::debug!(%error, "heartbeat missed"),
+        }
+        compare_publication(shared, &source).await?;
+        limit_holds(shared).await?;
+        let sizes = blocking(shared, |shared| Ok(shared.store.sizes()?)).await?;
+        let sum = |names: &[&str]| {
+            sizes
+                .iter()
+                .filter(|(family, _)| names.contains(&family.name()))
+                .map(|(_, b)| b)
+                .sum()
+        };
+        {
+            let mut notices = shared.board.write();
+            notices.storage.journal_bytes = sum(&["journal.chunk", "journal.txn"]);
+            notices.storage.index_bytes = sum(&["index", "hot"]);
+        }
+        shared
+            .lake
+            .clean_metadata()
+            .await
+            .inspect_err(|error| tracing::debug!(%error, "old metadata stays"))
+            .ok();
+    }
+}
+
+/// Notices changes of the publication that could have dropped rows: they are not on the wire.
+pub(crate) async fn compare_publication(shared: &Arc<Shared>, source: &SourceOptions) -> Result<(), EngineError> {
+    let rows = match publication_rows(source).await {
+        Ok(rows) => rows,
+        Err(error) => {
+            tracing::debug!(%error, "the publication could not be compared");
+            return Ok(());
+        }
+    };
+    let stored = shared.store.facts().publication()?;
+    let value = serde_json::to_value(&rows).map_err(|error| EngineError::Invariant(error.to_string()))?;
+    if stored.as_ref() == Some(&value) {
+        return Ok(());
+    }
+    if let Some(stored) = stored {
+        let earlier = serde_json::from_value(stored).map_err(|error| EngineError::Invariant(error.to_string()))?;
+        let tables = shared.tables();
+        let followed = tables
+            .values()
+            .filter(|table| !matches!(table.state, TableState::ResyncRequired { .. }));
+        let captured: BTreeMap<u32, &TableRecord> = followed.map(|table| (table.relation_oid, table)).collect();
+        let oids: Vec<u32> = captured.keys().copied().collect();
+        let change = rows.compare(&earlier, &oids);
+        let all = !oids.is_empty() && change.affected.len() == oids.len();
+        for (oid, reason) in change.affected {
+            let Some(table) = captured.get(&oid) else { continue };
+            let block = Block {
+                code: "F0121".to_owned(),
+                reason,
+                hold_lsn: table.published_lsn,
+            };
+            require_resync(shared, table.id, block).await?;
+        }
+        if all {
+            return Err(EngineError::Resync {
+                code: "F0121",
+                message: "the publication changed in a way that may have lost rows of every captured table; the lake \
+                          stands as it was; see each table's reason in `status`, then initialise again"
+                    .to_owned(),
+            });
+        }
+    }
+    blocking(shared, move |shared| {
+        Ok(shared.store.facts().set_publication(&value)?)
+    })
+    .await
+}
+
+/// Gives blocked tables up whose held journal grew past the limit.
+async fn limit_holds(shared: &Arc<Shared>) -> Result<(), EngineError> {
+    let limit = shared.options().limits.blocked_journal_max_bytes;
+    for table in shared.tables().into_values() {
+        let TableState::Blocked {
+            code, reason, hold_lsn, ..
+        } = &table.state
+        else {
+            continue;
+        };
+        let held = blocking(shared, {
+            let hold = *hold_lsn;
+            move |shared| {
+                let journal = shared.store.journal();
+                let mut bytes = 0;
+                for meta in journal.transactions(hold, journal.position()) {
+                    bytes += meta?.bytes;
+                }
+                Ok(bytes)
+            }
+        })
+        .await?;
+        if held > limit {
+            let reason =
+                format!("held {held} bytes of journal, more than blocked_journal_max; was blocked: {code}: {reason}");
+            let block = Block {
+                code: "F0020".to_owned(),
+                reason,
+                hold_lsn: *hold_lsn,
+            };
+            require_resync(shared, table.id, block).await?;
+        }
+    }
+    Ok(())
+}
