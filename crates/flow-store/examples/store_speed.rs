@@ -38,12 +38,42 @@ fn row(seed: u64) -> [u8; ROW_BYTES] {
     row
 }
 
-fn report(what: &str, rows: u64, took: Duration) {
-    let rate = rows as f64 / took.as_secs_f64();
+/// Is a moment on the wall and on this thread's processor time; the latter holds on a busy machine.
+#[derive(Clone, Copy)]
+struct Moment(Instant, Duration);
+
+impl Moment {
+    fn take() -> Moment {
+        let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        let ran = text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0);
+        Moment(Instant::now(), Duration::from_nanos(ran))
+    }
+
+    fn elapsed(self) -> Took {
+        let end = Moment::take();
+        Took(end.0 - self.0, end.1 - self.1)
+    }
+}
+
+/// Is a span on the wall and on the processor.
+#[derive(Clone, Copy, Default)]
+struct Took(Duration, Duration);
+
+impl std::ops::Add for Took {
+    type Output = Took;
+
+    fn add(self, other: Took) -> Took {
+        Took(self.0 + other.0, self.1 + other.1)
+    }
+}
+
+fn report(what: &str, rows: u64, took: Took) {
+    let each = |span: Duration| span.as_secs_f64() * 1e6 / rows as f64;
     println!(
-        "{what:32} {rows:>9} rows in {:>7.3} s  {rate:>11.0} rows/s  {:>6.3} µs/row",
-        took.as_secs_f64(),
-        1e6 / rate
+        "{what:32} {rows:>8} rows  {:>10.0} rows/s  {:>6.3} µs/row  {:>6.3} µs/row on the processor",
+        1e6 / each(took.0),
+        each(took.0),
+        each(took.1)
     );
 }
 
@@ -55,7 +85,7 @@ fn location(n: u64) -> Location {
 }
 
 fn copy(store: &Store) -> Result<(), StoreError> {
-    let began = Instant::now();
+    let began = Moment::take();
     let mut writer = store.index().bulk(T, G);
     for n in 0..ROWS {
         writer.put(&key(n), location(n), Some(&row(n)))?;
@@ -70,7 +100,7 @@ fn journal(store: &Store, first: u64, changes: u64) -> Result<u64, StoreError> {
     let journal = store.journal();
     let rows = EPOCH_ROWS * EPOCHS;
     let chunk = row(1).repeat(changes as usize);
-    let began = Instant::now();
+    let began = Moment::take();
     let mut unsynced = 0;
     for n in 0..rows / changes {
         let commit = first + n * 100;
@@ -92,7 +122,7 @@ fn journal(store: &Store, first: u64, changes: u64) -> Result<u64, StoreError> {
     }
     journal.sync()?;
     report(&format!("journal, {changes} rows each"), rows, began.elapsed());
-    let began = Instant::now();
+    let began = Moment::take();
     let mut bytes = 0;
     for transaction in journal.transactions(Lsn(first - 1), journal.position()) {
         for chunk in journal.chunks(&transaction?) {
@@ -105,7 +135,7 @@ fn journal(store: &Store, first: u64, changes: u64) -> Result<u64, StoreError> {
     Ok(journal.position().0 + 50)
 }
 
-fn publish(store: &Store, epoch: u64) -> Result<Duration, StoreError> {
+fn publish(store: &Store, epoch: u64) -> Result<Took, StoreError> {
     let changes: Vec<(u64, u64)> = (0..EPOCH_ROWS)
         .map(|n| match mix(epoch << 32 | n) % 10 {
             0..7 => (mix(n * 7 + epoch) % ROWS, 0),
@@ -115,11 +145,11 @@ fn publish(store: &Store, epoch: u64) -> Result<Duration, StoreError> {
         .collect();
     let keys: Vec<[u8; 8]> = changes.iter().map(|(n, _)| key(*n)).collect();
     let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
-    let began = Instant::now();
+    let began = Moment::take();
     let found = store.index().locate(T, G, &keys)?;
     let locate = began.elapsed();
     assert!(found.iter().flatten().count() > 0, "updates find their rows");
-    let began = Instant::now();
+    let began = Moment::take();
     let hot = store.index().hot(T, G, &keys)?;
     let hot_took = began.elapsed();
     assert!(hot.iter().flatten().count() > 0, "updates find their rows");
@@ -139,10 +169,10 @@ fn publish(store: &Store, epoch: u64) -> Result<Duration, StoreError> {
         hot: true,
         base_snapshot: None,
     };
-    let began = Instant::now();
+    let began = Moment::take();
     let mut operation = operations.begin(|seq| OperationId::new(format!("op-{seq}")), kind, vec![share])?;
     let begin = began.elapsed();
-    let began = Instant::now();
+    let began = Moment::take();
     let mut delta = IndexDelta::new();
     let mut blocks = 0;
     for (at, ((n, delete), row)) in changes.iter().zip(&rows).enumerate() {
@@ -165,11 +195,11 @@ fn publish(store: &Store, epoch: u64) -> Result<Duration, StoreError> {
     operation.shares[0].plan = Some(vec![0; 10_000]);
     operation.step(0, Event::Seal).expect("allowed");
     let stage = began.elapsed();
-    let began = Instant::now();
+    let began = Moment::take();
     operations.seal(&operation)?;
     let seal = began.elapsed();
     operation.step(0, Event::Committed).expect("allowed");
-    let began = Instant::now();
+    let began = Moment::take();
     operations.proof(&operation)?;
     while operations.apply_block(&mut operation, 0)? {}
     operations.complete(operation, &CompletionWrites::default())?;
@@ -178,7 +208,7 @@ fn publish(store: &Store, epoch: u64) -> Result<Duration, StoreError> {
     report("  hot rows", EPOCH_ROWS, hot_took);
     report("  stage blocks", EPOCH_ROWS, stage);
     report("  apply and complete", EPOCH_ROWS, apply);
-    println!("  begin {begin:?}, seal {seal:?}");
+    println!("  begin {:?}, seal {:?}", begin.0, seal.0);
     Ok(locate + stage + apply)
 }
 
@@ -194,10 +224,10 @@ fn main() -> Result<(), StoreError> {
         next = journal(&store, next, changes)?;
     }
     copy(&store)?;
-    let mut took = Duration::ZERO;
+    let mut took = Took::default();
     for epoch in 1..=EPOCHS {
         println!("epoch {epoch}");
-        took += publish(&store, epoch)?;
+        took = took + publish(&store, epoch)?;
     }
     report("locate + stage + apply, all", EPOCH_ROWS * EPOCHS, took);
     for (family, bytes) in store.sizes()? {

@@ -33,6 +33,15 @@ impl Location {
     }
 }
 
+impl<'a> DeltaEntry<'a> {
+    /// Is the key, without table and generation.
+    pub fn key(&self) -> &'a [u8] {
+        match self {
+            DeltaEntry::Put { key, .. } | DeltaEntry::Remove { key } => key,
+        }
+    }
+}
+
 const REMOVE: u8 = 0;
 const PUT: u8 = 1;
 const PUT_HOT: u8 = 2;

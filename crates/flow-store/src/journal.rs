@@ -16,6 +16,7 @@
 mod entry;
 mod read;
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -31,6 +32,9 @@ use crate::facts;
 use crate::layout::{FactKey, Family, chunk_key, transaction_key};
 use crate::record;
 
+/// Is how many staged bytes are gathered before they are written: a write costs as much as storing
+/// some ten small transactions.
+const PENDING_BYTES: usize = 1024 * 1024;
 /// Is how many forgotten bytes are gathered before files are dropped: dropping costs a sync, and
 /// frees whole files only.
 const DROP_BYTES: u64 = 16 * 1024 * 1024;
@@ -55,9 +59,10 @@ struct Partial {
 }
 
 /// Is what only the writer may look at.
-#[derive(Debug)]
 struct Writer {
     staged: Lsn,
+    /// Holds what is staged and not yet written: small transactions share one write.
+    pending: WriteBatch,
     partial: Option<Partial>,
     /// Counts what was forgotten and still has files.
     undropped_bytes: u64,
@@ -65,19 +70,29 @@ struct Writer {
     chunk: Vec<u8>,
 }
 
-#[derive(Debug)]
 struct Inner {
     database: Arc<Database>,
     writer: Mutex<Writer>,
+    ahead: Mutex<read::Ahead>,
     synced: AtomicU64,
     forgotten: AtomicU64,
     bytes: AtomicU64,
 }
 
 /// Writes and reads the journal.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Journal {
     inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Journal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Journal");
+        shown
+            .field("forgotten", &self.forgotten())
+            .field("position", &self.position());
+        shown.finish_non_exhaustive()
+    }
 }
 
 impl Journal {
@@ -98,11 +113,13 @@ impl Journal {
                 database,
                 writer: Mutex::new(Writer {
                     staged: position,
+                    pending: WriteBatch::default(),
                     partial: None,
                     undropped_bytes: DROP_BYTES,
                     undropped_transactions: 0,
                     chunk: Vec::new(),
                 }),
+                ahead: Mutex::default(),
                 synced: AtomicU64::new(position.0),
                 forgotten: AtomicU64::new(forgotten.0),
                 bytes: AtomicU64::new(bytes),
@@ -120,7 +137,16 @@ impl Journal {
         &self.inner.database
     }
 
-    /// Writes one chunk of the transaction whose commit record starts at `commit_lsn`. Chunks come
+    /// Writes what is staged, unless it is worth waiting for more.
+    fn write_pending(&self, writer: &mut Writer, at_least: usize) -> Result<(), StoreError> {
+        if writer.pending.is_empty() || writer.pending.size_in_bytes() < at_least {
+            return Ok(());
+        }
+        let batch = std::mem::take(&mut writer.pending);
+        self.database().write(batch, Durability::Logged)
+    }
+
+    /// Stages one chunk of the transaction whose commit record starts at `commit_lsn`. Chunks come
     /// in order from 0; 0 starts the transaction again. One transaction arrives at a time.
     ///
     /// # Durability
@@ -145,10 +171,12 @@ impl Journal {
             });
         }
         let key = chunk_key(commit_lsn, number);
-        record::seal_into(&mut writer.chunk, &key, |out| out.extend_from_slice(chunk));
-        let mut batch = WriteBatch::default();
-        batch.put_cf(self.database().family(Family::JournalChunk), key, &writer.chunk);
-        self.database().write(batch, Durability::Logged)?;
+        let staging = &mut *writer;
+        record::seal_into(&mut staging.chunk, &key, |out| out.extend_from_slice(chunk));
+        staging
+            .pending
+            .put_cf(self.database().family(Family::JournalChunk), key, &staging.chunk);
+        self.write_pending(&mut writer, PENDING_BYTES)?;
         let before = writer.partial.take().filter(|_| number > 0);
         writer.partial = Some(Partial {
             commit: commit_lsn,
@@ -171,6 +199,7 @@ impl Journal {
         let end = transaction.end_lsn;
         let out_of_order = |what, stands| StoreError::OutOfOrder { what, at: end, stands };
         if end <= writer.staged {
+            self.write_pending(&mut writer, 0)?;
             return self.compare_known(transaction, writer.staged);
         }
         if transaction.commit_lsn >= end || transaction.commit_lsn < writer.staged {
@@ -184,10 +213,11 @@ impl Journal {
             return Err(out_of_order("transaction with other chunks", writer.staged));
         }
         let key = transaction_key(end);
-        let mut batch = WriteBatch::default();
         let value = record::seal(&key, &entry::encode(transaction));
-        batch.put_cf(self.database().family(Family::JournalTxn), key, value);
-        self.database().write(batch, Durability::Logged)?;
+        writer
+            .pending
+            .put_cf(self.database().family(Family::JournalTxn), key, value);
+        self.write_pending(&mut writer, PENDING_BYTES)?;
         writer.staged = end;
         self.inner.bytes.fetch_add(transaction.bytes, Ordering::Relaxed);
         Ok(Staged::Written)
@@ -225,9 +255,8 @@ impl Journal {
         if to <= writer.staged {
             return Ok(());
         }
-        let mut batch = WriteBatch::default();
-        facts::stage(self.database(), &mut batch, FactKey::JournalPosition, &to);
-        self.database().write(batch, Durability::Logged)?;
+        facts::stage(self.database(), &mut writer.pending, FactKey::JournalPosition, &to);
+        self.write_pending(&mut writer, PENDING_BYTES)?;
         writer.staged = to;
         Ok(())
     }
@@ -240,8 +269,11 @@ impl Journal {
     /// # Errors
     /// Crash if the sync fails; nothing more is written then.
     pub fn sync(&self) -> Result<Lsn, StoreError> {
-        let staged = self.writer().staged;
+        let mut writer = self.writer();
+        let staged = writer.staged;
         if staged > self.position() {
+            self.write_pending(&mut writer, 0)?;
+            drop(writer);
             self.database().sync()?;
             self.inner.synced.fetch_max(staged.0, Ordering::AcqRel);
         }
@@ -253,7 +285,7 @@ impl Journal {
         Lsn(self.inner.synced.load(Ordering::Acquire))
     }
 
-    /// Is the position up to which the journal is written.
+    /// Is the position up to which the journal is staged.
     pub fn staged(&self) -> Lsn {
         self.writer().staged
     }
@@ -276,7 +308,7 @@ impl Journal {
 
     /// Yields a transaction's chunks in order.
     pub fn chunks(&self, transaction: &TransactionMeta) -> Chunks {
-        Chunks::new(self.inner.database.clone(), transaction)
+        Chunks::new(self.clone(), transaction)
     }
 
     /// Drops the transactions with `end_lsn ≤ up_to`. Space comes back file by file, later.
@@ -345,6 +377,7 @@ impl Journal {
     /// Crash if the write fails.
     pub fn drop_partial(&self) -> Result<(), StoreError> {
         let mut writer = self.writer();
+        self.write_pending(&mut writer, 0)?;
         writer.partial = None;
         let from = chunk_key(writer.staged, 0);
         let found = self.database().last_key(Family::JournalChunk, &[])?;

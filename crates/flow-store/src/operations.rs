@@ -21,7 +21,7 @@ mod record;
 use std::sync::Arc;
 
 use flow_core::operation::{Event, Phase};
-use flow_core::{Attempt, OperationId};
+use flow_core::{Attempt, Generation, OperationId, TableId};
 use rocksdb::{ReadOptions, WriteBatch};
 use serde::{Deserialize, Serialize};
 
@@ -210,10 +210,34 @@ impl Operations {
         let key = block_key(operation.seq, share_number(share), applied);
         let value = self.read_block(&key)?;
         let body = wrapping::open(Family::OperationBlock, &key, &value)?;
-        let broken = |error| wrapping::malformed(Family::OperationBlock, &key)(error);
+        let entries = DeltaEntries::new(body).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
+        let entries = entries.map_err(wrapping::malformed(Family::OperationBlock, &key))?;
+        let mut batch = self.index_batch(table, generation, hot, entries);
+        let before = operation.shares[share].phase;
+        let moved = operation.step(share, Event::Applied(applied + 1));
+        moved.expect("a committed share's cursor may grow");
+        self.stage_share(&mut batch, operation, share);
+        let written = self.database.write(batch, Durability::Logged);
+        if written.is_err() {
+            operation.shares[share].phase = before;
+        }
+        written.map(|()| true)
+    }
+
+    /// Makes the batch that a block asks for.
+    fn index_batch(
+        &self,
+        table: TableId,
+        generation: Generation,
+        hot: bool,
+        mut entries: Vec<DeltaEntry<'_>>,
+    ) -> WriteBatch {
+        // Neighbours in a write buffer are inserted cheaply. The sort is stable: the last entry of a
+        // key stays the last.
+        entries.sort_by_key(DeltaEntry::key);
         let mut batch = IndexBatch::new(&self.database, table, generation);
-        for entry in DeltaEntries::new(body).map_err(broken)? {
-            match entry.map_err(broken)? {
+        for entry in entries {
+            match entry {
                 DeltaEntry::Put {
                     key,
                     location,
@@ -234,16 +258,7 @@ impl Operations {
                 }
             }
         }
-        let before = operation.shares[share].phase;
-        let moved = operation.step(share, Event::Applied(applied + 1));
-        moved.expect("a committed share's cursor may grow");
-        let mut batch = batch.finish();
-        self.stage_share(&mut batch, operation, share);
-        let written = self.database.write(batch, Durability::Logged);
-        if written.is_err() {
-            operation.shares[share].phase = before;
-        }
-        written.map(|()| true)
+        batch.finish()
     }
 
     fn read_block(&self, key: &[u8]) -> Result<Vec<u8>, StoreError> {
