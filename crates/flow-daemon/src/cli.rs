@@ -7,16 +7,24 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 /// PostgreSQL changes as Iceberg tables, exactly once, and SQL tables that stay fresh.
 #[derive(Debug, Parser)]
 #[command(name = "embrasure-flow", version, propagate_version = true, max_term_width = 100)]
-#[command(after_help = "Exit codes: 0 done, 1 failure a restart may clear, 2 usage, 3 not ready, 70 broken invariant, \
+#[command(
+    after_help = "Exit codes: 0 done, 1 failure a restart may clear, 2 usage, 3 not ready, 70 broken invariant, \
 75 unavailable, 78 something you must change, 79 resynchronisation required.
 
 Example:
   embrasure-flow new my-lake && cd my-lake
   export FLOW_POSTGRES_URL='postgres://user:password@localhost:5432/shop'
-  embrasure-flow check --source && embrasure-flow run --init")]
+  embrasure-flow check --source && embrasure-flow run --init"
+)]
 pub struct Arguments {
     /// The configuration file
-    #[arg(long, global = true, value_name = "FILE", default_value = "flow.toml", env = "FLOW_CONFIG")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        default_value = "flow.toml",
+        env = "FLOW_CONFIG"
+    )]
     pub config: PathBuf,
 
     /// What to do
@@ -34,7 +42,9 @@ pub enum Command {
     #[command(after_help = "Example:\n  embrasure-flow check --source --catalog")]
     Check(Check),
     /// Print [[tables]] blocks for the tables of the publication
-    #[command(after_help = "Example:\n  embrasure-flow discover --schema public --target-namespace bronze >> flow.toml")]
+    #[command(
+        after_help = "Example:\n  embrasure-flow discover --schema public --target-namespace bronze >> flow.toml"
+    )]
     Discover(Discover),
     /// Create the slot, copy existing rows and publish them; resumable
     #[command(after_help = "Example:\n  embrasure-flow init --create-publication")]
@@ -64,7 +74,9 @@ pub enum Command {
     #[command(after_help = "Example:\n  embrasure-flow resume gold.delivery_quality_daily")]
     Resume(Named),
     /// Run read-only SQL over the catalog's tables, all at one cut
-    #[command(after_help = "Example:\n  embrasure-flow query 'SELECT status, count(*) FROM bronze.orders GROUP BY status'")]
+    #[command(
+        after_help = "Example:\n  embrasure-flow query 'SELECT status, count(*) FROM bronze.orders GROUP BY status'"
+    )]
     Query(Query),
     /// Show the refreshes of a dynamic table, newest first
     #[command(after_help = "Example:\n  embrasure-flow history gold.delivery_quality_daily --json")]
@@ -227,9 +239,17 @@ mod tests {
         command.clone().debug_assert();
         for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
             let help = sub.get_after_help().map(ToString::to_string).unwrap_or_default();
-            let call = format!("embrasure-flow ");
-            assert!(help.contains("Example:") && help.contains(&call), "{} has no example", sub.get_name());
-            assert!(help.contains(sub.get_name()), "{}'s example is of another command", sub.get_name());
+            let call = "embrasure-flow ".to_owned();
+            assert!(
+                help.contains("Example:") && help.contains(&call),
+                "{} has no example",
+                sub.get_name()
+            );
+            assert!(
+                help.contains(sub.get_name()),
+                "{}'s example is of another command",
+                sub.get_name()
+            );
         }
     }
 }

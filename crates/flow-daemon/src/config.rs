@@ -130,7 +130,10 @@ pub fn load(file: &Path, purpose: Purpose, environment: Environment<'_>) -> Resu
     };
     let length = std::fs::metadata(file).map_err(unreadable)?.len();
     if length > FILE_BYTES_MAX {
-        return Err(ConfigError::whole(file, "is larger than 4 MiB, so it is no configuration"));
+        return Err(ConfigError::whole(
+            file,
+            "is larger than 4 MiB, so it is no configuration",
+        ));
     }
     let bytes = std::fs::read(file).map_err(unreadable)?;
     let text = String::from_utf8(bytes).map_err(|_| ConfigError::whole(file, "is not UTF-8 text"))?;

@@ -49,7 +49,10 @@ impl Exit {
 
     /// Finds the exit of a number; an unknown one is a failure.
     pub fn from_number(number: u8) -> Exit {
-        Exit::ALL.into_iter().find(|exit| exit.number() == number).unwrap_or(Exit::Failure)
+        Exit::ALL
+            .into_iter()
+            .find(|exit| exit.number() == number)
+            .unwrap_or(Exit::Failure)
     }
 }
 

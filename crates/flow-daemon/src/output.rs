@@ -59,7 +59,11 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let rows = [vec!["a".into(), "bcd".into()], vec!["größe".into(), "x".into()], vec!["y".into()]];
+        let rows = [
+            vec!["a".into(), "bcd".into()],
+            vec!["größe".into(), "x".into()],
+            vec!["y".into()],
+        ];
         assert_eq!(columns(&rows), "a      bcd\ngröße  x\ny\n");
         assert_eq!(columns(&[]), "");
     }

@@ -45,8 +45,13 @@ mod tests {
         status.source.id = "shop".into();
         let json = serde_json::to_vec(&status).expect("plain data");
         std::fs::write(directory.path().join(FILE_NAME), json).expect("is writable");
-        let read = read_stopped(directory.path()).expect("no failure").expect("was written");
-        assert_eq!((read.state, read.ready, read.pid, read.http), (ServiceState::Stopped, false, 0, None));
+        let read = read_stopped(directory.path())
+            .expect("no failure")
+            .expect("was written");
+        assert_eq!(
+            (read.state, read.ready, read.pid, read.http),
+            (ServiceState::Stopped, false, 0, None)
+        );
         assert_eq!(read.source.id, "shop");
         std::fs::write(directory.path().join(FILE_NAME), b"{").expect("is writable");
         assert!(read_stopped(directory.path()).is_err());

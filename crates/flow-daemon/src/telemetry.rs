@@ -22,7 +22,8 @@ const FILTER_VARIABLE: &str = "FLOW_LOG";
 pub(crate) fn start(format: LogFormat, default: &str) -> Result<(), Failure> {
     let filter = match std::env::var(FILTER_VARIABLE) {
         Ok(text) if !text.trim().is_empty() => EnvFilter::try_new(&text).map_err(|error| {
-            let message = format!("{FILTER_VARIABLE} is not a log filter such as 'info' or 'flow_source=debug,info': {error}");
+            let message =
+                format!("{FILTER_VARIABLE} is not a log filter such as 'info' or 'flow_source=debug,info': {error}");
             Failure::new(Exit::Reconfigure, message)
         })?,
         _ => EnvFilter::try_new(default).expect("the default filter is a filter"),

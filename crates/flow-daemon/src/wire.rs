@@ -12,7 +12,10 @@ use crate::config::{Config, ConfigError, Secret};
 /// Reconfigure: the connection URL cannot be read. The message does not repeat it.
 pub(crate) fn engine_options(config: &Config) -> Result<EngineOptions, ConfigError> {
     let source = &config.source;
-    let url = source.connection.as_ref().expect("commands that build options ask for secrets");
+    let url = source
+        .connection
+        .as_ref()
+        .expect("commands that build options ask for secrets");
     let connection = ConnInfo::parse(url.expose()).map_err(|error| {
         let message = format!("environment variable {}: {error}", source.connection_env);
         ConfigError::whole(&config.file, message)

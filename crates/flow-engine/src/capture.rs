@@ -239,13 +239,7 @@ fn sync(shared: &Shared, group: &mut Group) -> Result<(), EngineError> {
         shared.acknowledge(position);
     }
     let backlog: &Backlog = &shared.backlog;
-    backlog.journaled(
-        position,
-        group.rows,
-        group.bytes,
-        group.oldest,
-        shared.clock.monotonic(),
-    );
+    backlog.journaled(group.rows, group.bytes, group.oldest, shared.clock.monotonic());
     *group = Group::default();
     Ok(())
 }

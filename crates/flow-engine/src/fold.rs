@@ -146,7 +146,6 @@ pub(crate) fn survey(
     // Folding holds keys and entries beside the rows, about as much again.
     let count = (bytes * 2).div_ceil(budget_bytes.max(1)).max(1);
     let mut survey = Survey {
-        bytes,
         passes: Passes {
             count,
             ties: HashMap::new(),

@@ -94,10 +94,11 @@ impl Publisher {
             let options = self.shared.options();
             let now = self.shared.clock.monotonic();
             let look = self.shared.backlog.look(now);
-            if look.any && options.publish.closes(&look.waiting) {
-                if let Some(ahead) = self.admit_after(self.ledger.published()).await? {
-                    return Ok(Some(ahead));
-                }
+            if look.any
+                && options.publish.closes(&look.waiting)
+                && let Some(ahead) = self.admit_after(self.ledger.published()).await?
+            {
+                return Ok(Some(ahead));
             }
             let quiet = now.saturating_sub(*idle_since);
             if quiet >= options.heartbeat {

@@ -6,8 +6,8 @@
 //! 2. [`routes`] says what each path answers.
 //! 3. [`metrics`] turns status and counters into Prometheus text.
 
-pub mod metrics;
 mod limit;
+pub mod metrics;
 pub mod observed;
 pub mod routes;
 pub mod server;

@@ -34,7 +34,13 @@ impl Listener for LimitedListener {
         let free = self.free.clone();
         let permit = free.acquire_owned().await.expect("the semaphore is never closed");
         let (stream, address) = Listener::accept(&mut self.inner).await;
-        (LimitedStream { stream, _permit: permit }, address)
+        (
+            LimitedStream {
+                stream,
+                _permit: permit,
+            },
+            address,
+        )
     }
 
     fn local_addr(&self) -> io::Result<Self::Addr> {

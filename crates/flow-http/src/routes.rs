@@ -79,6 +79,9 @@ fn presents(headers: &HeaderMap, token: &str) -> bool {
         .get(header::AUTHORIZATION)
         .and_then(|value| value.as_bytes().strip_prefix(b"Bearer "))
         .unwrap_or_default();
-    let differing = given.iter().zip(token.bytes()).fold(0, |bits, (left, right)| bits | (left ^ right));
+    let differing = given
+        .iter()
+        .zip(token.bytes())
+        .fold(0, |bits, (left, right)| bits | (left ^ right));
     given.len() == token.len() && differing == 0
 }

@@ -130,7 +130,9 @@ impl HttpServer {
             let _ = stopping.send(());
         };
         let listener = LimitedListener::new(self.listener, CONNECTIONS_MAX);
-        let serving = axum::serve(listener, router).with_graceful_shutdown(signal).into_future();
+        let serving = axum::serve(listener, router)
+            .with_graceful_shutdown(signal)
+            .into_future();
         let drained = async {
             match stopped.await {
                 Ok(()) => tokio::time::sleep(DRAIN_MAX).await,

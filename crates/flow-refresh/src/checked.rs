@@ -57,6 +57,57 @@ pub(crate) fn divide_rounded(dividend: i256, divisor: i256) -> Option<i256> {
     quotient.checked_add(if positive { i256::ONE } else { i256::MINUS_ONE })
 }
 
+/// Makes floats of decimals that meet floats, as PostgreSQL does, in a plan whose types are not
+/// resolved: the engine would make decimals of the floats.
+pub(crate) fn prefer_floats(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let changed = plan.transform_up_with_subqueries(|node| {
+        if matches!(
+            node,
+            LogicalPlan::TableScan(_) | LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_)
+        ) {
+            return Ok(Transformed::no(node));
+        }
+        let schema = merge_schema(&node.inputs());
+        let names = NamePreserver::new(&node);
+        let node = node.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let changed = expr.transform_up(|expr| Ok(Transformed::yes(prefer_float(expr, &schema))))?;
+            Ok(changed.update_data(|expr| name.restore(expr)))
+        })?;
+        Ok(Transformed::yes(node.data.recompute_schema()?))
+    })?;
+    Ok(changed.data)
+}
+
+fn prefer_float(mut expr: Expr, schema: &DFSchema) -> Expr {
+    let mut together: Vec<&mut Expr> = match &mut expr {
+        Expr::BinaryExpr(binary) => vec![&mut binary.left, &mut binary.right],
+        Expr::Between(between) => vec![&mut between.expr, &mut between.low, &mut between.high],
+        Expr::InList(list) => std::iter::once(list.expr.as_mut()).chain(&mut list.list).collect(),
+        Expr::ScalarFunction(function) => function.args.iter_mut().collect(),
+        Expr::Case(case) => {
+            let results = case.when_then_expr.iter_mut().map(|(_, then)| then.as_mut());
+            results.chain(case.else_expr.as_deref_mut()).collect()
+        }
+        _ => return expr,
+    };
+    // A type that cannot be told yet is neither; the engine says later what is wrong with it.
+    let types: Vec<DataType> = together
+        .iter()
+        .map(|e| e.get_type(schema).unwrap_or(DataType::Null))
+        .collect();
+    if types.iter().any(DataType::is_floating) {
+        for (expr, data_type) in together.iter_mut().zip(&types) {
+            if matches!(data_type, DataType::Decimal128(_, _) | DataType::Decimal256(_, _)) {
+                let decimal = std::mem::take(*expr);
+                **expr = Expr::Cast(Cast::new(Box::new(decimal), DataType::Float64));
+            }
+        }
+    }
+    drop(together);
+    expr
+}
+
 /// Replaces what could wrap, cut or depend on order, in a plan whose types are resolved.
 pub(crate) fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
     let rewritten = plan.transform_up_with_subqueries(|node| {
@@ -187,6 +238,7 @@ fn cast_expression(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
 
 fn aggregate_expression(mut function: AggregateFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let result = Expr::AggregateFunction(function.clone()).get_type(schema)?;
+    whole_mean(function.func.name(), &mut function.params.args, schema)?;
     if let [argument] = &function.params.args[..] {
         let argument = argument.get_type(schema)?;
         if let Some(exact) = aggregates::replacement(function.func.name(), &argument, &result) {
@@ -199,8 +251,22 @@ fn aggregate_expression(mut function: AggregateFunction, schema: &DFSchema) -> R
     Ok(Transformed::yes(Expr::AggregateFunction(function)))
 }
 
+/// Takes integers as they are for a mean: the engine makes floats of them first, which cuts.
+fn whole_mean(name: &str, arguments: &mut [Expr], schema: &DFSchema) -> Result<()> {
+    if name == "avg"
+        && let [argument] = arguments
+        && let Expr::Cast(cast) = &argument
+        && cast.data_type == DataType::Float64
+        && cast.expr.get_type(schema)?.is_integer()
+    {
+        *argument = cast.expr.as_ref().clone();
+    }
+    Ok(())
+}
+
 fn window_expression(mut window: WindowFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let result = Expr::WindowFunction(Box::new(window.clone())).get_type(schema)?;
+    whole_mean(window.fun.name(), &mut window.params.args, schema)?;
     if let (WindowFunctionDefinition::AggregateUDF(function), [argument]) = (&window.fun, &window.params.args[..]) {
         let argument = argument.get_type(schema)?;
         if let Some(exact) = aggregates::replacement(function.name(), &argument, &result) {

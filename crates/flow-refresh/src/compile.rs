@@ -78,7 +78,10 @@ pub(crate) fn fault(error: &DataFusionError, code: &'static str, tokens: &[Token
     let message = match session::cause::<SchemaError>(error) {
         Some(SchemaError::FieldNotFound { field, .. }) => format!("unknown column '{}'", field.flat_name()),
         Some(SchemaError::AmbiguousReference { field }) => {
-            format!("column '{}' is ambiguous: write its table before it", field.name)
+            format!(
+                "column '{}' is ambiguous: write its table before it, or name it with AS",
+                field.name
+            )
         }
         _ => first_line(error),
     };

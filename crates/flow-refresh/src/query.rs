@@ -71,8 +71,8 @@ pub async fn query(
 
 fn refused(fault: Fault) -> RefreshError {
     RefreshError::Refused {
-        line: fault.place.line,
-        column: fault.place.column,
+        line: fault.place.line.max(1),
+        column: fault.place.column.max(1),
         message: fault.message,
     }
 }
@@ -134,7 +134,8 @@ async fn open_tables(
 
 fn explained(text: &str) -> (SchemaRef, Vec<RecordBatch>) {
     let schema = Arc::new(Schema::new(vec![Field::new("plan", DataType::Utf8, false)]));
-    let lines = Arc::new(StringArray::from_iter_values(text.lines()));
+    let lines: Vec<&str> = text.lines().collect();
+    let lines = Arc::new(StringArray::from(lines));
     let batch = RecordBatch::try_new(schema.clone(), vec![lines]).expect("one column of text that is never NULL");
     (schema, vec![batch])
 }

@@ -65,7 +65,7 @@ pub(crate) fn parse_query(body: &[TokenWithSpan]) -> Result<Box<Query>, Fault> {
     let mut parser = Parser::new(&PostgreSqlDialect {})
         .with_recursion_limit(NESTING_MAX)
         .with_tokens_with_locations(body.to_vec());
-    let query = parser.parse_query().map_err(|error| syntax(error, end))?;
+    let query = parser.parse_query().map_err(|error| syntax(error, body, end))?;
     let next = parser.peek_token();
     if next.token != Token::EOF {
         let message = format!("expected the end of the statement, found '{}'", next.token);
@@ -75,7 +75,7 @@ pub(crate) fn parse_query(body: &[TokenWithSpan]) -> Result<Box<Query>, Fault> {
 }
 
 /// Takes line and column out of a parser's message, where it puts them.
-fn syntax(error: ParserError, end: Place) -> Fault {
+fn syntax(error: ParserError, body: &[TokenWithSpan], end: Place) -> Fault {
     let message = match error {
         ParserError::TokenizerError(message) | ParserError::ParserError(message) => message,
         ParserError::RecursionLimitExceeded => format!("the statement nests deeper than {NESTING_MAX} levels"),
@@ -90,10 +90,18 @@ fn syntax(error: ParserError, end: Place) -> Fault {
             column: column.parse().ok()?,
         })
     });
-    let place = place.filter(|place| place.line > 0).unwrap_or(end);
+    let mut place = place.filter(|place| place.line > 0).unwrap_or(end);
+    // The parser sometimes names one token and gives the place of the next.
+    if let Some((_, found)) = text.rsplit_once("found: ") {
+        let until = body.iter().take_while(|token| Place::from(token.span.start) <= place);
+        if let Some(token) = until.filter(|token| token.token.to_string() == found).last() {
+            place = Place::from(token.span.start);
+        }
+    }
     let text = text
         .replacen("Expected: ", "expected ", 1)
-        .replacen("EOF", "the end of the statement", 1);
+        .replacen("Expected ", "expected ", 1);
+    let text = text.replacen("found: EOF", "found the end of the statement", 1);
     Fault::new(place, "F0401", text)
 }
 

@@ -78,14 +78,14 @@ fn catalog(tables: impl IntoIterator<Item = SnapshotTable>) -> Result<MemoryCata
 /// Turns a syntax tree into a plan whose types are resolved and nothing is optimised.
 pub(crate) async fn resolve(state: &SessionState, query: Query) -> Result<LogicalPlan> {
     let statement = EngineStatement::Statement(Box::new(ast::Statement::Query(Box::new(query))));
-    let plan = state.statement_to_plan(statement).await?;
+    let plan = crate::checked::prefer_floats(state.statement_to_plan(statement).await?)?;
     state
         .analyzer()
         .execute_and_check(plan, state.config_options(), |_, _| {})
 }
 
 /// Finds a cause of some type under an engine's error.
-pub(crate) fn cause<'a, E: std::error::Error + 'static>(error: &'a DataFusionError) -> Option<&'a E> {
+pub(crate) fn cause<E: std::error::Error + 'static>(error: &DataFusionError) -> Option<&E> {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = next {
         if let Some(found) = error.downcast_ref::<E>() {

@@ -102,7 +102,12 @@ async fn open_now(info: &ConnInfo) -> Result<Transport, SourceError> {
     match TlsConnector::from(config).connect(name, socket).await {
         Ok(stream) => Ok(Transport::Tls(Box::new(stream))),
         // A handshake that the peer cut off is a broken connection; one that failed is a setting.
-        Err(error) if error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()).is_some() => {
+        Err(error)
+            if error
+                .get_ref()
+                .and_then(|e| e.downcast_ref::<rustls::Error>())
+                .is_some() =>
+        {
             Err(SourceError::Tls(error.to_string()))
         }
         Err(error) => Err(unreachable(info, error)),

@@ -44,7 +44,7 @@ impl Identity {
         match fields.iter().find(|(_, found, wanted)| found != wanted) {
             None => Ok(()),
             Some((field, found, wanted)) => Err(StoreError::Foreign {
-                field: field,
+                field,
                 found: (*found).clone(),
                 wanted: (*wanted).clone(),
             }),

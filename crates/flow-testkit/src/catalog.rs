@@ -31,7 +31,9 @@ impl CatalogReader {
     /// # Errors
     /// When the catalog has not the tables of this program, or the LSN is not in text form.
     pub fn published_lsn(&self) -> Result<Lsn> {
-        let mut statement = self.connection.prepare_cached("SELECT published_lsn FROM flow_sources")?;
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT published_lsn FROM flow_sources")?;
         let text: Option<String> = statement.query_row([], |row| row.get(0)).optional()?;
         Ok(text.map(|text| text.parse()).transpose()?.unwrap_or(Lsn::ZERO))
     }

@@ -1,7 +1,7 @@
 //! A clock that stands until a test moves it.
 
-use std::time::Duration;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use flow_core::clock::{Clock, UnixMicros};
 

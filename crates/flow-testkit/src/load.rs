@@ -133,7 +133,12 @@ async fn work(
         let started = Instant::now();
         let measured = scheduled >= start + options.margin && scheduled < start + options.margin + options.measured;
         match transaction(&client, &keys.statements()).await {
-            Ok((committed, lsn)) if measured => done.push(Arrival { scheduled, started, committed, lsn }),
+            Ok((committed, lsn)) if measured => done.push(Arrival {
+                scheduled,
+                started,
+                committed,
+                lsn,
+            }),
             Ok(_) => {}
             Err(_) => failed += 1,
         }
@@ -160,7 +165,13 @@ struct Keys {
 
 impl Keys {
     fn new(number: u64, workers: u64, rows: u64) -> Self {
-        Self { number, workers, rows, inserted: 0, random: number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 }
+        Self {
+            number,
+            workers,
+            rows,
+            inserted: 0,
+            random: number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+        }
     }
 
     /// Is a key of the first rows that this worker owns (xorshift, seeded by the worker's number).
@@ -186,7 +197,10 @@ impl Keys {
             );
         }
         for _ in 0..2 {
-            sql += &format!("INSERT INTO load VALUES ({}, 0, repeat(md5(random()::text), 8), now());", self.fresh());
+            sql += &format!(
+                "INSERT INTO load VALUES ({}, 0, repeat(md5(random()::text), 8), now());",
+                self.fresh()
+            );
         }
         // A row of this worker's transaction before: it is committed, and nothing else touches it.
         let back = if self.inserted < 4 { 1 } else { 3 };
@@ -233,10 +247,15 @@ fn report(
 ) -> Report {
     let visible = |arrival: &Arrival| {
         let at = sightings.partition_point(|(_, lsn)| *lsn < arrival.lsn);
-        sightings.get(at).map(|(seen, _)| seen.saturating_duration_since(arrival.committed))
+        sightings
+            .get(at)
+            .map(|(seen, _)| seen.saturating_duration_since(arrival.committed))
     };
     let fresh: Vec<Duration> = arrivals.iter().filter_map(visible).collect();
-    let delays: Vec<Duration> = arrivals.iter().map(|arrival| arrival.started - arrival.scheduled).collect();
+    let delays: Vec<Duration> = arrivals
+        .iter()
+        .map(|arrival| arrival.started - arrival.scheduled)
+        .collect();
     debug_assert!(arrivals.iter().all(|arrival| arrival.scheduled >= start));
     Report {
         transactions: arrivals.len(),
@@ -246,7 +265,12 @@ fn report(
         never_visible: arrivals.len() - fresh.len(),
         freshness: summarise(fresh),
         start_delay: summarise(delays),
-        commit: summarise(arrivals.iter().map(|arrival| arrival.committed - arrival.started).collect()),
+        commit: summarise(
+            arrivals
+                .iter()
+                .map(|arrival| arrival.committed - arrival.started)
+                .collect(),
+        ),
     }
 }
 
@@ -269,7 +293,9 @@ pub fn await_rows(
     rows: u64,
     most: Duration,
 ) -> Result<Duration> {
-    await_catalog(catalog, most, |reader| Ok(reader.total_records(namespace, name)? == Some(rows)))
+    await_catalog(catalog, most, |reader| {
+        Ok(reader.total_records(namespace, name)? == Some(rows))
+    })
 }
 
 fn await_catalog(
@@ -282,7 +308,9 @@ fn await_catalog(
     loop {
         if reader.is_none() {
             // The file appears when the service makes it; its tables a moment later.
-            reader = CatalogReader::open(catalog).ok().filter(|reader| reader.published_lsn().is_ok());
+            reader = CatalogReader::open(catalog)
+                .ok()
+                .filter(|reader| reader.published_lsn().is_ok());
         }
         if let Some(reader) = &reader
             && reached(reader)?
@@ -309,14 +337,22 @@ mod tests {
                 }
             }
         }
-        assert!(seen.keys().filter(|key| **key <= 100).count() > 90, "updates reach all rows");
+        assert!(
+            seen.keys().filter(|key| **key <= 100).count() > 90,
+            "updates reach all rows"
+        );
     }
 
     #[test]
     fn visibility_is_the_first_sighting_at_or_above() {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
-        let arrival = |lsn: u64| Arrival { scheduled: at(0), started: at(1), committed: at(10), lsn: Lsn(lsn) };
+        let arrival = |lsn: u64| Arrival {
+            scheduled: at(0),
+            started: at(1),
+            committed: at(10),
+            lsn: Lsn(lsn),
+        };
         let options = Options {
             url: String::new(),
             catalog: PathBuf::new(),
@@ -327,8 +363,17 @@ mod tests {
             rows: 1,
         };
         let sightings = [(at(20), Lsn(100)), (at(30), Lsn(200))];
-        let report = report(&options, start, vec![arrival(100), arrival(101), arrival(201)], 2, &sightings);
-        assert_eq!((report.transactions, report.never_visible, report.missed_arrivals), (3, 1, 2));
+        let report = report(
+            &options,
+            start,
+            vec![arrival(100), arrival(101), arrival(201)],
+            2,
+            &sightings,
+        );
+        assert_eq!(
+            (report.transactions, report.never_visible, report.missed_arrivals),
+            (3, 1, 2)
+        );
         assert_eq!((report.freshness.p50_ms, report.freshness.max_ms), (10.0, 20.0));
     }
 }

@@ -17,10 +17,16 @@ async fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let answer = match words.as_slice() {
-        ["published", catalog, lsn, most] => took(load::await_published(Path::new(catalog), lsn.parse()?, seconds(most)?)?),
-        ["rows", catalog, namespace, name, rows, most] => {
-            took(load::await_rows(Path::new(catalog), namespace, name, rows.parse()?, seconds(most)?)?)
+        ["published", catalog, lsn, most] => {
+            took(load::await_published(Path::new(catalog), lsn.parse()?, seconds(most)?)?)
         }
+        ["rows", catalog, namespace, name, rows, most] => took(load::await_rows(
+            Path::new(catalog),
+            namespace,
+            name,
+            rows.parse()?,
+            seconds(most)?,
+        )?),
         ["freshness", url, catalog, rate, measured, rows] => {
             let options = load::Options {
                 url: (*url).to_owned(),

@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 
 from .postgres import lsn_number
-from .waiting import wait_for
+from .waiting import PATIENCE, wait_for
 
 #: Levels that fail a test unless it said that it expects the message.
 LOUD = ("WARN", "ERROR")
@@ -138,7 +138,7 @@ class Flow:
     def run(self, *args, timeout=60, env=None):
         """Runs a command to its end."""
         env = {**os.environ, **self.env, **(env or {})}
-        done = subprocess.run(self.command(*args), env=env, capture_output=True, text=True, timeout=timeout, cwd=self.folder)
+        done = subprocess.run(self.command(*args), env=env, capture_output=True, text=True, timeout=timeout * PATIENCE, cwd=self.folder)
         return Result(done)
 
     # ---- the service
@@ -162,7 +162,7 @@ class Flow:
 
     def wait_exit(self, seconds=60):
         """Waits until the service ended by itself and gives its exit code; negative is a signal."""
-        code = self.process.wait(timeout=seconds)
+        code = self.process.wait(timeout=seconds * PATIENCE)
         self.process = None
         return code
 

@@ -33,7 +33,9 @@ pub(super) fn response(reply: Reply) -> Response {
                 name: name.to_string(),
                 run,
             });
-            Response::Refreshed { tables: named.collect() }
+            Response::Refreshed {
+                tables: named.collect(),
+            }
         }
     }
 }

@@ -47,7 +47,11 @@ pub(super) fn run(file: &Path, check: &Check) -> Result<Exit, Failure> {
 
 fn report(json: bool, answers: &[Answer], failures: &[Failure]) -> Result<(), Failure> {
     if json {
-        let checks: Vec<_> = answers.iter().map(answer_json).chain(failures.iter().map(failure_json)).collect();
+        let checks: Vec<_> = answers
+            .iter()
+            .map(answer_json)
+            .chain(failures.iter().map(failure_json))
+            .collect();
         return output::json(&json!({ "checks": checks }));
     }
     let text: String = answers.iter().map(line).collect();
@@ -58,7 +62,10 @@ fn report(json: bool, answers: &[Answer], failures: &[Failure]) -> Result<(), Fa
 
 fn line(answer: &Answer) -> String {
     let mark = if answer.ok { "ok     " } else { "PROBLEM" };
-    let table = answer.table.as_ref().map_or(String::new(), |table| format!("{table}: "));
+    let table = answer
+        .table
+        .as_ref()
+        .map_or(String::new(), |table| format!("{table}: "));
     let remedy = match answer.remedy_text.as_str() {
         "" => String::new(),
         remedy => format!("\n          {remedy}"),

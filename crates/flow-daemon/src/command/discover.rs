@@ -18,7 +18,11 @@ use crate::{output, runtime};
 pub(super) fn run(file: &Path, discover: &Discover) -> Result<Exit, Failure> {
     context::quiet_log()?;
     let mut options = context::source_options(file)?;
-    let names: Vec<TableName> = discover.tables.iter().map(|text| table(text)).collect::<Result<_, _>>()?;
+    let names: Vec<TableName> = discover
+        .tables
+        .iter()
+        .map(|text| table(text))
+        .collect::<Result<_, _>>()?;
     let report = runtime::block_on(async {
         let found = flow_engine::look::discover(&options, discover.schema.as_deref(), &names).await?;
         if found.is_empty() {
@@ -27,8 +31,14 @@ pub(super) fn run(file: &Path, discover: &Discover) -> Result<Exit, Failure> {
         options.tables = found.into_iter().map(|table| plain(table.name)).collect();
         Ok(flow_engine::look::check_source(&options).await?)
     })?;
-    for missing in names.iter().filter(|name| !report.tables.iter().any(|(request, ..)| request.source == **name)) {
-        output::note(&format!("warning: {missing} is not in publication {}", options.publication));
+    for missing in names
+        .iter()
+        .filter(|name| !report.tables.iter().any(|(request, ..)| request.source == **name))
+    {
+        output::note(&format!(
+            "warning: {missing} is not in publication {}",
+            options.publication
+        ));
     }
     output::result(&blocks(&report, discover.target_namespace.as_deref()))?;
     Ok(Exit::Done)
@@ -37,9 +47,10 @@ pub(super) fn run(file: &Path, discover: &Discover) -> Result<Exit, Failure> {
 fn table(text: &str) -> Result<TableName, Failure> {
     match parse_source(text) {
         Ok(Selector::Table(name)) => Ok(name),
-        Ok(Selector::Schema(schema)) => {
-            Err(Failure::new(Exit::Usage, format!("for a whole schema write --schema {schema}")))
-        }
+        Ok(Selector::Schema(schema)) => Err(Failure::new(
+            Exit::Usage,
+            format!("for a whole schema write --schema {schema}"),
+        )),
         Err(message) => Err(Failure::new(Exit::Usage, message)),
     }
 }
@@ -61,7 +72,10 @@ fn blocks(report: &Report, namespace: Option<&str>) -> String {
     let mut text = String::new();
     for (request, ..) in &report.tables {
         let name = &request.source;
-        let problems: Vec<_> = report.problems().filter(|check| check.table.as_ref() == Some(name)).collect();
+        let problems: Vec<_> = report
+            .problems()
+            .filter(|check| check.table.as_ref() == Some(name))
+            .collect();
         let target = TableName::new(namespace.unwrap_or(&name.schema), &name.name);
         let mut block = format!("[[tables]]\nsource = {}\n", toml_text(&dotted(name)));
         if target != *name {
@@ -109,7 +123,6 @@ fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use flow_source::{Check, SourceTable, TableRequest};
 
     use super::*;
 

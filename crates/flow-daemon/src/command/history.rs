@@ -66,19 +66,34 @@ fn run_of(snapshot: &SnapshotInfo) -> Option<Map<String, Value>> {
     run.insert("snapshot_id".into(), snapshot.snapshot_id.to_string().into());
     let count = |property: &str| get(property).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
     run.insert("rows_inserted".into(), count("added-records").into());
-    run.insert("rows_deleted".into(), (count("added-position-deletes") + count("deleted-records")).into());
+    run.insert(
+        "rows_deleted".into(),
+        (count("added-position-deletes") + count("deleted-records")).into(),
+    );
     Some(run)
 }
 
 fn describe(runs: &[Map<String, Value>]) -> String {
-    let mut rows = vec![["COMMITTED", "MODE", "DATA", "INSERTED", "DELETED", "RUN", "REASON"].map(String::from).to_vec()];
+    let mut rows = vec![
+        ["COMMITTED", "MODE", "DATA", "INSERTED", "DELETED", "RUN", "REASON"]
+            .map(String::from)
+            .to_vec(),
+    ];
     for run in runs {
         let cell = |key: &str| match run.get(key) {
             Some(Value::String(text)) => text.clone(),
             Some(value) => value.to_string(),
             None => String::new(),
         };
-        let keys = ["committed_at", "mode", "data_lsn", "rows_inserted", "rows_deleted", "run_id", "reason"];
+        let keys = [
+            "committed_at",
+            "mode",
+            "data_lsn",
+            "rows_inserted",
+            "rows_deleted",
+            "run_id",
+            "reason",
+        ];
         rows.push(keys.into_iter().map(cell).collect());
     }
     output::columns(&rows)

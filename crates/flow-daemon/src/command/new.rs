@@ -39,9 +39,10 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
 
 fn cannot(path: &Path, error: &io::Error) -> Failure {
     match error.kind() {
-        io::ErrorKind::AlreadyExists => {
-            Failure::new(Exit::Reconfigure, format!("{} exists already; it was not changed", path.display()))
-        }
+        io::ErrorKind::AlreadyExists => Failure::new(
+            Exit::Reconfigure,
+            format!("{} exists already; it was not changed", path.display()),
+        ),
         _ => Failure::new(Exit::Reconfigure, format!("cannot write {}: {error}", path.display())),
     }
 }

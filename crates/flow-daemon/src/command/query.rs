@@ -31,11 +31,19 @@ fn table(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<String, Failure>
     let mut rows = vec![head.collect::<Vec<_>>()];
     for batch in batches {
         for row in cell::texts(batch)? {
-            rows.push(row.into_iter().map(|text| text.map_or("NULL".into(), |text| cell::printable(&text))).collect());
+            rows.push(
+                row.into_iter()
+                    .map(|text| text.map_or("NULL".into(), |text| cell::printable(&text)))
+                    .collect(),
+            );
         }
     }
     let count = rows.len() - 1;
-    Ok(format!("{}({count} row{})\n", output::columns(&rows), if count == 1 { "" } else { "s" }))
+    Ok(format!(
+        "{}({count} row{})\n",
+        output::columns(&rows),
+        if count == 1 { "" } else { "s" }
+    ))
 }
 
 /// Writes an array of objects, one row a line.
@@ -57,7 +65,9 @@ fn csv(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<String, Failure> {
     let mut text = head.join(",") + "\r\n";
     for batch in batches {
         for row in cell::texts(batch)? {
-            let fields = row.into_iter().map(|text| text.map_or(String::new(), |text| csv_text(&text)));
+            let fields = row
+                .into_iter()
+                .map(|text| text.map_or(String::new(), |text| csv_text(&text)));
             text += &fields.collect::<Vec<_>>().join(",");
             text += "\r\n";
         }

@@ -30,7 +30,12 @@ pub(super) fn run(file: &Path, json: bool) -> Result<Exit, Failure> {
 async fn find(state_dir: &Path) -> Result<Status, Failure> {
     match client::ask(state_dir, &Request::Status).await? {
         Some(Response::Status { status }) => return Ok(*status),
-        Some(_) => return Err(Failure::new(Exit::Failure, "the service gave another answer than its status")),
+        Some(_) => {
+            return Err(Failure::new(
+                Exit::Failure,
+                "the service gave another answer than its status",
+            ));
+        }
         None => {}
     }
     let last = status_file::read_stopped(state_dir).map_err(|error| {
@@ -55,7 +60,10 @@ fn describe(status: &Status) -> String {
         return text + "no service has run with this state directory\n";
     }
     text += &format!("source     {} (slot {})\n", source.id, source.slot);
-    text += &format!("published  {} (epoch {})\n", source.published_lsn, source.published_epoch);
+    text += &format!(
+        "published  {} (epoch {})\n",
+        source.published_lsn, source.published_epoch
+    );
     text += &format!(
         "server {}, received {}, journaled {}, acknowledged {}\n",
         source.server_lsn, source.received_lsn, source.journaled_lsn, source.acknowledged_lsn
@@ -76,7 +84,11 @@ fn describe(status: &Status) -> String {
 }
 
 fn tables(status: &Status) -> String {
-    let mut rows = vec![["TABLE", "SOURCE", "STATE", "EPOCH", "PUBLISHED", "LAG"].map(String::from).to_vec()];
+    let mut rows = vec![
+        ["TABLE", "SOURCE", "STATE", "EPOCH", "PUBLISHED", "LAG"]
+            .map(String::from)
+            .to_vec(),
+    ];
     for table in &status.tables {
         rows.push(vec![
             table.target.clone(),
@@ -87,12 +99,19 @@ fn tables(status: &Status) -> String {
             format!("{:.1} s", table.lag_seconds),
         ]);
     }
-    let reasons = status.tables.iter().filter_map(|table| reason(&table.target, table.blocked.as_ref()));
+    let reasons = status
+        .tables
+        .iter()
+        .filter_map(|table| reason(&table.target, table.blocked.as_ref()));
     section(&rows, reasons.collect())
 }
 
 fn dynamic_tables(status: &Status) -> String {
-    let mut rows = vec![["DYNAMIC TABLE", "MODE", "STATE", "DATA", "LAG"].map(String::from).to_vec()];
+    let mut rows = vec![
+        ["DYNAMIC TABLE", "MODE", "STATE", "DATA", "LAG"]
+            .map(String::from)
+            .to_vec(),
+    ];
     for table in &status.dynamic_tables {
         rows.push(vec![
             table.name.clone(),
@@ -102,7 +121,10 @@ fn dynamic_tables(status: &Status) -> String {
             format!("{:.1} s", table.lag_seconds),
         ]);
     }
-    let reasons = status.dynamic_tables.iter().filter_map(|table| reason(&table.name, table.blocked.as_ref()));
+    let reasons = status
+        .dynamic_tables
+        .iter()
+        .filter_map(|table| reason(&table.name, table.blocked.as_ref()));
     section(&rows, reasons.collect())
 }
 

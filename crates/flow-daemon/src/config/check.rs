@@ -104,7 +104,8 @@ impl Checker<'_, '_> {
     /// Takes a required variable's value; `None` where it is not needed or a problem.
     fn variable(&mut self, key: &str, field: &Field<String>) -> Option<Secret> {
         let name = field.value.as_deref()?;
-        let plain = |(at, byte): (usize, u8)| byte == b'_' || byte.is_ascii_alphabetic() || (at > 0 && byte.is_ascii_digit());
+        let plain =
+            |(at, byte): (usize, u8)| byte == b'_' || byte.is_ascii_alphabetic() || (at > 0 && byte.is_ascii_digit());
         if !name.bytes().enumerate().all(plain) {
             // The text may be the secret itself, written where its variable's name belongs.
             let message = "must be the name of an environment variable, not the secret itself";
@@ -135,7 +136,9 @@ impl Checker<'_, '_> {
         let connection = self.variable("source.connection_env", &source.connection_env);
         let slot_ok = |name: &str| {
             (1..=63).contains(&name.len())
-                && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+                && name
+                    .bytes()
+                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
         };
         if source.slot.value.as_deref().is_some_and(|name| !slot_ok(name)) {
             let message = "must have 1 to 63 characters of a-z, 0-9 and _ only, as PostgreSQL wants it";
@@ -149,7 +152,10 @@ impl Checker<'_, '_> {
             );
         }
         let id_ok = |name: &str| {
-            name.len() <= 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+            name.len() <= 64
+                && name
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
         };
         if source.id.value.as_deref().is_some_and(|name| !id_ok(name)) {
             let message = "must have at most 64 characters of a-z, A-Z, 0-9, '_', '-' and '.' only";
@@ -233,7 +239,9 @@ impl Checker<'_, '_> {
         let mut tables = Vec::new();
         for (index, block) in blocks.iter().enumerate() {
             let name = format!("tables[{index}]");
-            let Some(table) = self.table(&name, block) else { continue };
+            let Some(table) = self.table(&name, block) else {
+                continue;
+            };
             let selector = match &table.source {
                 SourcePattern::Table(table) => Selector::Table(table.clone()),
                 SourcePattern::Schema(schema) => Selector::Schema(schema.clone()),
@@ -331,7 +339,13 @@ impl Checker<'_, '_> {
         }
         let columns = block.columns.value.as_deref();
         let left_out = |column: &str| columns.is_some_and(|columns| !columns.iter().any(|kept| kept == column));
-        for column in block.primary_key.value.iter().flatten().filter(|column| left_out(column)) {
+        for column in block
+            .primary_key
+            .value
+            .iter()
+            .flatten()
+            .filter(|column| left_out(column))
+        {
             let message = format!("column '{}' is not among columns", clip(column));
             self.refuse(block.primary_key.span.as_ref(), &format!("{name}.primary_key"), message);
         }
@@ -369,7 +383,11 @@ impl Checker<'_, '_> {
             }
         }
         for (key, span) in &document.storage {
-            self.refuse(Some(span), key, "belongs to object stores, which are not in this version");
+            self.refuse(
+                Some(span),
+                key,
+                "belongs to object stores, which are not in this version",
+            );
         }
         if document.http.cut_retention.span.is_some() {
             let message = "cuts handed out to readers are not in this version";
@@ -409,7 +427,10 @@ fn type_problem(text: &str) -> Option<String> {
         let (precision, scale) = inner.split_once(',')?;
         let digits = |text: &str| {
             let text = text.trim();
-            text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse::<u8>().ok()).flatten()
+            text.bytes()
+                .all(|b| b.is_ascii_digit())
+                .then(|| text.parse::<u8>().ok())
+                .flatten()
         };
         let (precision, scale) = (digits(precision)?, digits(scale)?);
         ((1..=38).contains(&precision) && scale <= precision).then_some(())

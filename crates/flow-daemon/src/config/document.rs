@@ -285,9 +285,13 @@ fn section<S: Section>(name: &str, root: &DeTable<'_>, problems: &mut Collector<
 }
 
 fn storage(root: &DeTable<'_>, problems: &mut Collector<'_>) -> Vec<(String, Span)> {
-    let table = root.get("storage").and_then(|value| expect_table("storage", value, problems));
+    let table = root
+        .get("storage")
+        .and_then(|value| expect_table("storage", value, problems));
     let entries = table.into_iter().flat_map(|table| table.keys());
-    entries.map(|key| (join_key("storage", key.get_ref()), key.span())).collect()
+    entries
+        .map(|key| (join_key("storage", key.get_ref()), key.span()))
+        .collect()
 }
 
 fn tables(root: &DeTable<'_>, problems: &mut Collector<'_>) -> Vec<Table> {

@@ -75,7 +75,10 @@ fn a_minimal_file_has_all_defaults() {
         panic!("one table")
     };
     assert_eq!(table.source, SourcePattern::Table(TableName::new("public", "orders")));
-    assert_eq!((table.target.as_ref(), table.append_only, table.hot_rows), (None, false, HotRows::Auto));
+    assert_eq!(
+        (table.target.as_ref(), table.append_only, table.hot_rows),
+        (None, false, HotRows::Auto)
+    );
 }
 
 #[test]
@@ -132,7 +135,10 @@ hot_rows = true
     assert_eq!(config.source.id.as_deref(), Some("shop"));
     assert_eq!(config.source.ack_mode, AckMode::Journaled);
     assert_eq!(config.http.token.as_ref().map(Secret::expose), Some("s3cret-token"));
-    assert_eq!(config.tables[0].source, SourcePattern::Table(TableName::new("public", "Mixed.Case")));
+    assert_eq!(
+        config.tables[0].source,
+        SourcePattern::Table(TableName::new("public", "Mixed.Case"))
+    );
     assert_eq!(config.tables[0].target, Some(TableName::new("bronze", "mixed")));
     assert_eq!(config.tables[0].types["c"], "decimal(38,9)");
     assert_eq!(config.tables[0].hot_rows, HotRows::None);
@@ -162,7 +168,11 @@ fn all_problems_are_reported_at_once_in_file_order() {
 #[test]
 fn syntax_errors_have_places() {
     let error = read("[source]\nslot = \n[http\nlisten = 5\n").expect_err("no TOML");
-    let places: Vec<_> = error.problems.iter().map(|problem| problem.place.map(|place| place.0)).collect();
+    let places: Vec<_> = error
+        .problems
+        .iter()
+        .map(|problem| problem.place.map(|place| place.0))
+        .collect();
     assert_eq!(places.first(), Some(&Some(2)), "{error}");
     assert!(places.len() >= 2, "{error}");
     let error = read("[source]\nslot = \"a\"\nslot = \"b\"\n").expect_err("a key twice");
@@ -172,54 +182,160 @@ fn syntax_errors_have_places() {
 #[test]
 fn single_problems() {
     let check = refuses_after_minimal;
-    check("[publish]\ninterval = \"1ms\"\n", "2:12: publish.interval: must be between \"50ms\" and \"1h\"");
-    check("[publish]\ninterval = 5\n", "2:12: publish.interval: must be a duration in quotes, such as \"10s\", not integer");
-    check("[limits]\nmemory = \"64\"\n", "2:10: limits.memory: '64' is not a size; write a whole number and B, KiB, MiB, GiB or TiB, such as \"64MiB\"");
-    check("[publish]\nkeep_snapshots = 0\n", "2:18: publish.keep_snapshots: must be between 10 and 10000");
-    check("[publish]\nmax_rows = -1\n", "2:12: publish.max_rows: must be a whole number from 0");
-    check("[catalog]\ntype = \"rest\"\n", "2:8: catalog.type: REST catalogs are not in this version; write \"embedded\"");
-    check("[catalog]\ntype = \"hive\"\n", "2:8: catalog.type: must be \"embedded\" or \"rest\"");
-    check("[catalog]\nuri = \"http://x\"\n", "2:7: catalog.uri: belongs to REST catalogs, which are not in this version");
-    check("[catalog]\nwarehouse = \"s3://bucket/x\"\n", "2:13: catalog.warehouse: 's3://' is not in this version; it writes to local directories only");
-    check("[catalog]\nwarehouse = \"file://host/x\"\n", "2:13: catalog.warehouse: must be file:// and an absolute path, such as file:///var/lib/flow");
-    check("[catalog]\npath = \"state/catalog.db\"\n", "2:8: catalog.path: must not be inside state_dir, because a lost state_dir is rebuilt from the catalog");
-    check("[catalog]\npath = \"x/../state/deep/catalog.db\"\n", "2:8: catalog.path: must not be inside state_dir, because a lost state_dir is rebuilt from the catalog");
-    check("[catalog]\nwarehouse = \"state\"\n", "2:13: catalog.warehouse: must not be inside state_dir, which is a cache that may be lost");
-    check("[storage]\n\"s3.endpoint\" = \"http://x\"\n", "2:1: storage.s3.endpoint: belongs to object stores, which are not in this version");
-    check("[http]\nlisten = \"0.0.0.0:80\"\n", "2:10: http.listen: is not a loopback address, so http.token_env is required");
-    check("[http]\nlisten = \"localhost\"\n", "2:10: http.listen: 'localhost' is not an address and port; write \"127.0.0.1:9464\" or \"[::1]:9464\"");
-    check("[http]\ntoken_env = \"NOT_SET\"\n", "2:13: http.token_env: environment variable NOT_SET is not set");
-    check("[http]\ntoken_env = \"EMPTY\"\n", "2:13: http.token_env: environment variable EMPTY is not set");
-    check("[http]\ncut_retention = \"1h\"\n", "2:17: http.cut_retention: cuts handed out to readers are not in this version");
+    check(
+        "[publish]\ninterval = \"1ms\"\n",
+        "2:12: publish.interval: must be between \"50ms\" and \"1h\"",
+    );
+    check(
+        "[publish]\ninterval = 5\n",
+        "2:12: publish.interval: must be a duration in quotes, such as \"10s\", not integer",
+    );
+    check(
+        "[limits]\nmemory = \"64\"\n",
+        "2:10: limits.memory: '64' is not a size; write a whole number and B, KiB, MiB, GiB or TiB, such as \"64MiB\"",
+    );
+    check(
+        "[publish]\nkeep_snapshots = 0\n",
+        "2:18: publish.keep_snapshots: must be between 10 and 10000",
+    );
+    check(
+        "[publish]\nmax_rows = -1\n",
+        "2:12: publish.max_rows: must be a whole number from 0",
+    );
+    check(
+        "[catalog]\ntype = \"rest\"\n",
+        "2:8: catalog.type: REST catalogs are not in this version; write \"embedded\"",
+    );
+    check(
+        "[catalog]\ntype = \"hive\"\n",
+        "2:8: catalog.type: must be \"embedded\" or \"rest\"",
+    );
+    check(
+        "[catalog]\nuri = \"http://x\"\n",
+        "2:7: catalog.uri: belongs to REST catalogs, which are not in this version",
+    );
+    check(
+        "[catalog]\nwarehouse = \"s3://bucket/x\"\n",
+        "2:13: catalog.warehouse: 's3://' is not in this version; it writes to local directories only",
+    );
+    check(
+        "[catalog]\nwarehouse = \"file://host/x\"\n",
+        "2:13: catalog.warehouse: must be file:// and an absolute path, such as file:///var/lib/flow",
+    );
+    check(
+        "[catalog]\npath = \"state/catalog.db\"\n",
+        "2:8: catalog.path: must not be inside state_dir, because a lost state_dir is rebuilt from the catalog",
+    );
+    check(
+        "[catalog]\npath = \"x/../state/deep/catalog.db\"\n",
+        "2:8: catalog.path: must not be inside state_dir, because a lost state_dir is rebuilt from the catalog",
+    );
+    check(
+        "[catalog]\nwarehouse = \"state\"\n",
+        "2:13: catalog.warehouse: must not be inside state_dir, which is a cache that may be lost",
+    );
+    check(
+        "[storage]\n\"s3.endpoint\" = \"http://x\"\n",
+        "2:1: storage.s3.endpoint: belongs to object stores, which are not in this version",
+    );
+    check(
+        "[http]\nlisten = \"0.0.0.0:80\"\n",
+        "2:10: http.listen: is not a loopback address, so http.token_env is required",
+    );
+    check(
+        "[http]\nlisten = \"localhost\"\n",
+        "2:10: http.listen: 'localhost' is not an address and port; write \"127.0.0.1:9464\" or \"[::1]:9464\"",
+    );
+    check(
+        "[http]\ntoken_env = \"NOT_SET\"\n",
+        "2:13: http.token_env: environment variable NOT_SET is not set",
+    );
+    check(
+        "[http]\ntoken_env = \"EMPTY\"\n",
+        "2:13: http.token_env: environment variable EMPTY is not set",
+    );
+    check(
+        "[http]\ncut_retention = \"1h\"\n",
+        "2:17: http.cut_retention: cuts handed out to readers are not in this version",
+    );
 }
 
 #[test]
 fn problems_of_table_blocks() {
     let check = |keys: &str, line: &str| refuses_after_minimal(&format!("[[tables]]\n{keys}"), line);
     check("target = \"a.b\"\n", "1:1: tables[1].source: is required");
-    check("source = \"orders\"\n", "2:10: tables[1].source: 'orders' is not schema.table");
-    check("source = \"public.Orders\"\n", "2:10: tables[1].source: 'Orders' has upper-case letters outside quotes, which PostgreSQL folds; write 'orders' or '\"Orders\"'");
-    check("source = \"public.orders\"\ntarget = \"a.b\"\n", "2:10: tables[1].source: is the source of tables[0] already");
-    check("source = \"public.x\"\ntarget = \"public.orders\"\n", "3:10: tables[1].target: 'public.orders' is the target of tables[0] already");
-    check("source = \"public.x\"\ntarget = \"x\"\n", "3:10: tables[1].target: 'x' is not namespace.table");
-    check("source = \"public.x\"\ntarget = 'a.\"../../x\"'\n", "3:10: tables[1].target: '../../x' has a character that a table's folder cannot have");
-    check("source = \"public.*\"\ntarget = \"a.b\"\n", "3:10: tables[1].target: a whole schema takes the default targets; write one block for each table to choose others");
-    check("source = \"public.*\"\ncolumns = [\"a\"]\n", "3:11: tables[1].columns: is for one table; write a block for the table it is meant for");
-    check("source = \"a.x\"\nformat_version = 3\n", "3:18: tables[1].format_version: this version writes Iceberg format version 2 only");
-    check("source = \"a.x\"\ndeletes = \"equality\"\n", "3:11: tables[1].deletes: equality deletes are not in this version; write \"position\"");
-    check("source = \"a.x\"\npartition_by = [\"day(t)\"]\n", "3:16: tables[1].partition_by: partitioning is not in this version");
-    check("source = \"a.x\"\nprimary_key = [\"a\"]\ncolumns = [\"b\"]\n", "3:15: tables[1].primary_key: column 'a' is not among columns");
-    check("source = \"a.x\"\nprimary_key = [\"a\", \"a\"]\n", "3:15: tables[1].primary_key: names 'a' twice");
-    check("source = \"a.x\"\nprimary_key = []\n", "3:15: tables[1].primary_key: must name a column, or be left out");
-    check("source = \"a.x\"\ntypes = { a = \"decimal(39,1)\" }\n", "3:9: tables[1].types: column 'a': 'decimal(39,1)' is not \"string\", \"time\" or \"decimal(p,s)\" with 1 ≤ p ≤ 38 and s ≤ p");
-    check("source = \"a.x\"\nhot_rows = \"some\"\n", "3:12: tables[1].hot_rows: must be \"auto\", true or false");
+    check(
+        "source = \"orders\"\n",
+        "2:10: tables[1].source: 'orders' is not schema.table",
+    );
+    check(
+        "source = \"public.Orders\"\n",
+        "2:10: tables[1].source: 'Orders' has upper-case letters outside quotes, which PostgreSQL folds; write 'orders' or '\"Orders\"'",
+    );
+    check(
+        "source = \"public.orders\"\ntarget = \"a.b\"\n",
+        "2:10: tables[1].source: is the source of tables[0] already",
+    );
+    check(
+        "source = \"public.x\"\ntarget = \"public.orders\"\n",
+        "3:10: tables[1].target: 'public.orders' is the target of tables[0] already",
+    );
+    check(
+        "source = \"public.x\"\ntarget = \"x\"\n",
+        "3:10: tables[1].target: 'x' is not namespace.table",
+    );
+    check(
+        "source = \"public.x\"\ntarget = 'a.\"../../x\"'\n",
+        "3:10: tables[1].target: '../../x' has a character that a table's folder cannot have",
+    );
+    check(
+        "source = \"public.*\"\ntarget = \"a.b\"\n",
+        "3:10: tables[1].target: a whole schema takes the default targets; write one block for each table to choose others",
+    );
+    check(
+        "source = \"public.*\"\ncolumns = [\"a\"]\n",
+        "3:11: tables[1].columns: is for one table; write a block for the table it is meant for",
+    );
+    check(
+        "source = \"a.x\"\nformat_version = 3\n",
+        "3:18: tables[1].format_version: this version writes Iceberg format version 2 only",
+    );
+    check(
+        "source = \"a.x\"\ndeletes = \"equality\"\n",
+        "3:11: tables[1].deletes: equality deletes are not in this version; write \"position\"",
+    );
+    check(
+        "source = \"a.x\"\npartition_by = [\"day(t)\"]\n",
+        "3:16: tables[1].partition_by: partitioning is not in this version",
+    );
+    check(
+        "source = \"a.x\"\nprimary_key = [\"a\"]\ncolumns = [\"b\"]\n",
+        "3:15: tables[1].primary_key: column 'a' is not among columns",
+    );
+    check(
+        "source = \"a.x\"\nprimary_key = [\"a\", \"a\"]\n",
+        "3:15: tables[1].primary_key: names 'a' twice",
+    );
+    check(
+        "source = \"a.x\"\nprimary_key = []\n",
+        "3:15: tables[1].primary_key: must name a column, or be left out",
+    );
+    check(
+        "source = \"a.x\"\ntypes = { a = \"decimal(39,1)\" }\n",
+        "3:9: tables[1].types: column 'a': 'decimal(39,1)' is not \"string\", \"time\" or \"decimal(p,s)\" with 1 ≤ p ≤ 38 and s ≤ p",
+    );
+    check(
+        "source = \"a.x\"\nhot_rows = \"some\"\n",
+        "3:12: tables[1].hot_rows: must be \"auto\", true or false",
+    );
     check("source = 5\n", "2:10: tables[1].source: must be a string, not integer");
 }
 
 #[test]
 fn no_secret_is_repeated() {
     let url = format!("postgres://flow:{PASSWORD}@localhost/shop");
-    let misplaced = format!("[source]\nconnection_env = \"{url}\"\nconnection = \"{url}\"\n[[tables]]\nsource = \"a.b\"\n");
+    let misplaced =
+        format!("[source]\nconnection_env = \"{url}\"\nconnection = \"{url}\"\n[[tables]]\nsource = \"a.b\"\n");
     refuses(
         &misplaced,
         &[
@@ -270,8 +386,14 @@ fn the_examples_are_right() {
 fn the_complete_example_names_every_option() {
     let text = include_str!("../../../../examples/flow.toml");
     for (section, _, fields) in document::section_docs() {
-        for field in fields.iter().filter(|field| !field.text.contains("not in this version")) {
-            let named = text.lines().any(|line| line.trim_start_matches(['#', ' ']).starts_with(&format!("{} =", field.key)));
+        for field in fields
+            .iter()
+            .filter(|field| !field.text.contains("not in this version"))
+        {
+            let named = text.lines().any(|line| {
+                line.trim_start_matches(['#', ' '])
+                    .starts_with(&format!("{} =", field.key))
+            });
             assert!(named, "examples/flow.toml does not name {section}.{}", field.key);
         }
     }

@@ -79,7 +79,7 @@ impl fmt::Display for Size {
         let (unit, factor) = SIZE_UNITS
             .iter()
             .rev()
-            .find(|(_, factor)| self.0 >= *factor && self.0 % factor == 0)
+            .find(|(_, factor)| self.0 >= *factor && self.0.is_multiple_of(*factor))
             .unwrap_or(&SIZE_UNITS[0]);
         write!(f, "{}{unit}", self.0 / factor)
     }

@@ -22,7 +22,12 @@ pub async fn ask(state_dir: &Path, request: &Request) -> Result<Option<Response>
     let Some(stream) = connect(state_dir).await? else {
         return Ok(None);
     };
-    let lost = |error: io::Error| Failure::new(Exit::Unavailable, format!("the service ended before it answered: {error}"));
+    let lost = |error: io::Error| {
+        Failure::new(
+            Exit::Unavailable,
+            format!("the service ended before it answered: {error}"),
+        )
+    };
     let (read, mut write) = stream.into_split();
     let mut bytes = serde_json::to_vec(request).expect("requests are plain data");
     bytes.push(b'\n');
@@ -54,7 +59,10 @@ async fn connect(state_dir: &Path) -> Result<Option<UnixStream>, Failure> {
                 Exit::Reconfigure,
                 format!("the control socket in {} belongs to another user", state_dir.display()),
             )),
-            _ => Err(Failure::new(Exit::Failure, format!("cannot reach the control socket: {error}"))),
+            _ => Err(Failure::new(
+                Exit::Failure,
+                format!("cannot reach the control socket: {error}"),
+            )),
         },
     }
 }

@@ -114,13 +114,33 @@ mod tests {
         check(Request::Reload, r#"{"command":"reload"}"#);
         let name = || "gold.q".to_string();
         check(
-            Request::Refresh { name: name(), full: true },
+            Request::Refresh {
+                name: name(),
+                full: true,
+            },
             r#"{"command":"refresh","name":"gold.q","full":true}"#,
         );
-        check(Request::Suspend { name: name() }, r#"{"command":"suspend","name":"gold.q"}"#);
-        let short: Request = serde_json::from_str(r#"{"command":"refresh","name":"gold.q"}"#).expect("full is optional");
-        assert_eq!(short, Request::Refresh { name: name(), full: false });
-        for bad in [r#"{"command":"drop"}"#, r#"{"command":"suspend"}"#, r#"{}"#, "[]", "", r#"{"command":"suspend","name":"x","cascade":true}"#] {
+        check(
+            Request::Suspend { name: name() },
+            r#"{"command":"suspend","name":"gold.q"}"#,
+        );
+        let short: Request =
+            serde_json::from_str(r#"{"command":"refresh","name":"gold.q"}"#).expect("full is optional");
+        assert_eq!(
+            short,
+            Request::Refresh {
+                name: name(),
+                full: false
+            }
+        );
+        for bad in [
+            r#"{"command":"drop"}"#,
+            r#"{"command":"suspend"}"#,
+            r#"{}"#,
+            "[]",
+            "",
+            r#"{"command":"suspend","name":"x","cascade":true}"#,
+        ] {
             assert!(serde_json::from_str::<Request>(bad).is_err(), "{bad}");
         }
     }
@@ -133,7 +153,10 @@ mod tests {
             message: "no such table".into(),
         };
         let json = serde_json::to_string(&Response::from(failure.clone())).expect("plain data");
-        assert_eq!(json, r#"{"result":"failed","code":"F0400","message":"no such table","exit":78}"#);
+        assert_eq!(
+            json,
+            r#"{"result":"failed","code":"F0400","message":"no such table","exit":78}"#
+        );
         let response: Response = serde_json::from_str(&json).expect("own words");
         assert_eq!(response.accept(), Err(failure));
     }

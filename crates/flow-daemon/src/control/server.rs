@@ -62,7 +62,11 @@ impl ControlServer {
         let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         loop {
             let next = async {
-                let permit = free.clone().acquire_owned().await.expect("the semaphore is never closed");
+                let permit = free
+                    .clone()
+                    .acquire_owned()
+                    .await
+                    .expect("the semaphore is never closed");
                 (permit, self.listener.accept().await)
             };
             let (permit, accepted) = tokio::select! {
@@ -144,7 +148,10 @@ mod tests {
         // Longer than a socket address can hold.
         let state_dir = directory.path().join("d".repeat(120));
         std::fs::create_dir(&state_dir).expect("is fresh");
-        assert_eq!(client::ask(&state_dir, &Request::Reload).await.expect("no failure"), None);
+        assert_eq!(
+            client::ask(&state_dir, &Request::Reload).await.expect("no failure"),
+            None
+        );
         let (shutdown, serving) = served(&state_dir).await;
         let socket = state_dir.join("control.sock");
         let mode = std::fs::metadata(&socket).expect("is there").permissions().mode();
@@ -156,7 +163,10 @@ mod tests {
         shutdown.cancel();
         serving.await.expect("ends");
         assert!(!socket.exists());
-        assert_eq!(client::ask(&state_dir, &Request::Reload).await.expect("no failure"), None);
+        assert_eq!(
+            client::ask(&state_dir, &Request::Reload).await.expect("no failure"),
+            None
+        );
     }
 
     #[tokio::test]
@@ -164,9 +174,19 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary directory");
         drop(ControlServer::bind(directory.path()).expect("is free"));
         assert!(directory.path().join("control.sock").exists());
-        assert_eq!(client::ask(directory.path(), &Request::Status).await.expect("no failure"), None);
+        assert_eq!(
+            client::ask(directory.path(), &Request::Status)
+                .await
+                .expect("no failure"),
+            None
+        );
         let (_shutdown, _serving) = served(directory.path()).await;
-        assert_eq!(client::ask(directory.path(), &Request::Reload).await.expect("no failure"), Some(Response::Done));
+        assert_eq!(
+            client::ask(directory.path(), &Request::Reload)
+                .await
+                .expect("no failure"),
+            Some(Response::Done)
+        );
     }
 
     #[tokio::test]
@@ -174,7 +194,9 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let (_shutdown, _serving) = served(directory.path()).await;
         let check = async |bytes: Vec<u8>, expect: &str| {
-            let mut stream = UnixStream::connect(directory.path().join("control.sock")).await.expect("listens");
+            let mut stream = UnixStream::connect(directory.path().join("control.sock"))
+                .await
+                .expect("listens");
             // The server may close before it took all of an endless line.
             let _ = stream.write_all(&bytes).await;
             let _ = stream.shutdown().await;

@@ -28,7 +28,10 @@ fn wrong_usage_is_2_and_help_is_0() {
         "query", "history",
     ] {
         let help = bare(&[command, "--help"]).expect(0, &[]);
-        assert!(help.out.contains("Example:") && help.out.contains("embrasure-flow "), "{help:?}");
+        assert!(
+            help.out.contains("Example:") && help.out.contains("embrasure-flow "),
+            "{help:?}"
+        );
     }
     let version = bare(&["--version"]).expect(0, &[]);
     assert_eq!(version.out, format!("embrasure-flow {}\n", env!("CARGO_PKG_VERSION")));
@@ -41,10 +44,16 @@ fn new_writes_what_check_accepts_and_never_overwrites() {
     assert_eq!(made.out, "lake/flow.toml\nlake/transformations/example.sql\n");
     let file = folder.path("lake/flow.toml");
     let mut check = Command::new(env!("CARGO_BIN_EXE_embrasure-flow"));
-    check.arg("--config").arg(&file).arg("check").env("FLOW_POSTGRES_URL", &folder.url);
+    check
+        .arg("--config")
+        .arg(&file)
+        .arg("check")
+        .env("FLOW_POSTGRES_URL", &folder.url);
     finish(&mut check).expect(0, &[]);
     std::fs::write(&file, "mine").expect("is writable");
-    folder.run(&["new", "lake"]).expect(78, &["lake/flow.toml exists already; it was not changed"]);
+    folder
+        .run(&["new", "lake"])
+        .expect(78, &["lake/flow.toml exists already; it was not changed"]);
     assert_eq!(std::fs::read_to_string(&file).expect("is there"), "mine");
 }
 
@@ -54,7 +63,15 @@ fn every_problem_of_the_configuration_is_told_with_its_place() {
         "[source]\nconnection_env = \"FLOW_TEST_NOT_SET\"\n[publish]\nintervall = \"1s\"\ninterval = \"soon\"\n\
          [[tables]]\nsource = \"public.t\"\n[[tables]]\nsource = \"public.u\"\ntarget = \"public.t\"\n",
     );
-    for command in [&["check"][..], &["init"], &["run"], &["discover"], &["plan"], &["dag"], &["query", "SELECT 1"]] {
+    for command in [
+        &["check"][..],
+        &["init"],
+        &["run"],
+        &["discover"],
+        &["plan"],
+        &["dag"],
+        &["query", "SELECT 1"],
+    ] {
         let told = folder.run(command).expect(
             78,
             &[
@@ -67,7 +84,10 @@ fn every_problem_of_the_configuration_is_told_with_its_place() {
         );
         assert_eq!(told.out, "", "machine output only on stdout");
     }
-    assert!(!folder.path("state").exists() && !folder.path("warehouse").exists(), "nothing was made");
+    assert!(
+        !folder.path("state").exists() && !folder.path("warehouse").exists(),
+        "nothing was made"
+    );
 }
 
 #[test]
@@ -76,7 +96,9 @@ fn a_missing_or_unreadable_configuration_is_78() {
     std::fs::write(folder.path("flow.toml"), [0xff, 0xfe]).expect("is writable");
     folder.run(&["check"]).expect(78, &["is not UTF-8 text"]);
     std::fs::remove_file(folder.path("flow.toml")).expect("is there");
-    folder.run(&["check"]).expect(78, &["flow.toml", "no such file", "embrasure-flow new"]);
+    folder
+        .run(&["check"])
+        .expect(78, &["flow.toml", "no such file", "embrasure-flow new"]);
     folder.run(&["status"]).expect(78, &["no such file"]);
 }
 
@@ -84,7 +106,9 @@ fn a_missing_or_unreadable_configuration_is_78() {
 fn a_bad_connection_url_is_not_repeated() {
     let mut folder = Folder::new(MINIMAL);
     folder.url = format!("postgres://flow:{}@127.0.0.1:notaport/shop", crate::folder::PASSWORD);
-    folder.run(&["check"]).expect(78, &["environment variable FLOW_POSTGRES_URL"]);
+    folder
+        .run(&["check"])
+        .expect(78, &["environment variable FLOW_POSTGRES_URL"]);
 }
 
 #[test]
@@ -92,7 +116,10 @@ fn status_of_a_stopped_service_is_3() {
     let folder = Folder::new(&MINIMAL.replace("FLOW_POSTGRES_URL", "FLOW_TEST_NOT_SET"));
     let never = folder.run(&["status", "--json"]).expect(3, &[]);
     let document: serde_json::Value = serde_json::from_str(&never.out).expect("JSON");
-    assert_eq!((document["state"].as_str(), document["ready"].as_bool()), (Some("stopped"), Some(false)));
+    assert_eq!(
+        (document["state"].as_str(), document["ready"].as_bool()),
+        (Some("stopped"), Some(false))
+    );
     assert!(!folder.path("state").exists(), "to look changes nothing");
     let mut last = document;
     last["state"] = "streaming".into();
@@ -107,7 +134,10 @@ fn status_of_a_stopped_service_is_3() {
     assert_eq!(document["state"], "stopped");
     assert_eq!(document["source"]["published_lsn"], "0/1A");
     let text = folder.run(&["status"]).expect(3, &[]).out;
-    assert!(text.starts_with("state      stopped, not ready\nsource     shop"), "{text}");
+    assert!(
+        text.starts_with("state      stopped, not ready\nsource     shop"),
+        "{text}"
+    );
     std::fs::write(folder.path("state/status.json"), "{").expect("is writable");
     folder.run(&["status"]).expect(1, &["status file"]);
 }
@@ -115,12 +145,19 @@ fn status_of_a_stopped_service_is_3() {
 #[test]
 fn names_are_checked_before_anything_is_opened() {
     let folder = Folder::new(MINIMAL);
-    folder.run(&["refresh", "orders"]).expect(2, &["'orders' is not namespace.table"]);
-    folder.run(&["suspend", "gold.*"]).expect(2, &["one table must be named"]);
+    folder
+        .run(&["refresh", "orders"])
+        .expect(2, &["'orders' is not namespace.table"]);
+    folder
+        .run(&["suspend", "gold.*"])
+        .expect(2, &["one table must be named"]);
     folder.run(&["history", "a..b"]).expect(2, &["empty part"]);
     folder.run(&["discover", "public.*"]).expect(2, &["--schema public"]);
     folder.run(&["history", "gold.q"]).expect(78, &["no table gold.q"]);
-    assert!(!folder.path("state").exists() && !folder.path("warehouse").exists(), "nothing was made");
+    assert!(
+        !folder.path("state").exists() && !folder.path("warehouse").exists(),
+        "nothing was made"
+    );
 }
 
 #[test]

@@ -65,7 +65,10 @@ pub(crate) fn finish(command: &mut Command) -> Finished {
         out: String::from_utf8(done.stdout).expect("UTF-8"),
         err: String::from_utf8(done.stderr).expect("UTF-8"),
     };
-    assert!(!finished.out.contains(PASSWORD) && !finished.err.contains(PASSWORD), "{finished:?}");
+    assert!(
+        !finished.out.contains(PASSWORD) && !finished.err.contains(PASSWORD),
+        "{finished:?}"
+    );
     finished
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::folder::{Folder, PASSWORD};
 
@@ -33,7 +33,9 @@ fn a_bad_log_filter_is_78() {
 #[test]
 fn an_unreachable_source_is_75() {
     let folder = folder("0s", "127.0.0.1:0");
-    let checked = folder.run(&["check", "--source"]).expect(75, &["error[F0102]", "127.0.0.1:1"]);
+    let checked = folder
+        .run(&["check", "--source"])
+        .expect(75, &["error[F0102]", "127.0.0.1:1"]);
     assert!(checked.out.contains("ok       configuration"), "{checked:?}");
     folder.run(&["discover"]).expect(75, &["F0102"]);
     let run = folder.run(&["run", "--init"]).expect(75, &["F0102"]);
@@ -48,7 +50,11 @@ struct Running(Child);
 impl Running {
     fn start(folder: &Folder) -> Running {
         let log = std::fs::File::create(folder.path("log")).expect("is writable");
-        let child = folder.command(&["run", "--init"]).stdout(Stdio::null()).stderr(log).spawn();
+        let child = folder
+            .command(&["run", "--init"])
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
         Running(child.expect("the binary starts"))
     }
 
@@ -69,12 +75,12 @@ impl Drop for Running {
 
 /// Waits until `probe` gives something.
 fn wait<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
     loop {
         if let Some(found) = probe() {
             return found;
         }
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        assert!(tokio::time::Instant::now() < deadline, "waited in vain for {what}");
         std::thread::park_timeout(Duration::from_millis(20));
     }
 }
@@ -91,7 +97,10 @@ fn while_it_retries_it_answers_and_stops_in_order() {
     });
     assert_eq!(document["ready"], false);
     let address = document["http"].as_str().expect("an address");
-    assert!(address.starts_with("127.0.0.1:") && !address.ends_with(":0"), "{address}");
+    assert!(
+        address.starts_with("127.0.0.1:") && !address.ends_with(":0"),
+        "{address}"
+    );
     assert_eq!(get(address, "/livez"), 200);
     assert_eq!(get(address, "/readyz"), 503);
     assert_eq!(get(address, "/metrics"), 200);
@@ -104,7 +113,10 @@ fn while_it_retries_it_answers_and_stops_in_order() {
     assert!(!folder.path("state/control.sock").exists());
     let status = folder.run(&["status", "--json"]).expect(3, &[]);
     let document: serde_json::Value = serde_json::from_str(&status.out).expect("JSON");
-    assert_eq!((document["state"].as_str(), document["pid"].as_u64()), (Some("stopped"), Some(0)));
+    assert_eq!(
+        (document["state"].as_str(), document["pid"].as_u64()),
+        (Some("stopped"), Some(0))
+    );
 }
 
 /// Gives the status code of a request.
@@ -114,5 +126,9 @@ fn get(address: &str, path: &str) -> u16 {
     write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("answers");
-    answer.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status code")
+    answer
+        .split(' ')
+        .nth(1)
+        .and_then(|code| code.parse().ok())
+        .expect("a status code")
 }

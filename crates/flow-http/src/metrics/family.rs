@@ -61,7 +61,9 @@ impl Families {
     pub(super) fn in_order(mut self, catalogue: &[Metric]) -> Vec<MetricFamily> {
         let mut families = Vec::new();
         for metric in catalogue {
-            let Some(samples) = self.0.remove(metric.name) else { continue };
+            let Some(samples) = self.0.remove(metric.name) else {
+                continue;
+            };
             let mut family = MetricFamily::default();
             family.set_name(metric.name.into());
             family.set_help(metric.help.into());

@@ -16,12 +16,20 @@ use crate::fixture::{full_status, get, start};
 async fn liveness_follows_the_main_loop_alone() {
     let running = start(Status::default(), None).await;
     for path in ["/healthz", "/livez"] {
-        assert_eq!(get(running.address, path, "").await.0, 200, "{path}: not ready is alive");
+        assert_eq!(
+            get(running.address, path, "").await.0,
+            200,
+            "{path}: not ready is alive"
+        );
     }
     running.shown.age_ms.store(31_000, Ordering::Relaxed);
     for path in ["/healthz", "/livez"] {
         let (code, _, body) = get(running.address, path, "").await;
-        assert_eq!((code, body.as_str()), (503, "main loop has not turned for 31 s\n"), "{path}");
+        assert_eq!(
+            (code, body.as_str()),
+            (503, "main loop has not turned for 31 s\n"),
+            "{path}"
+        );
     }
 }
 
@@ -110,7 +118,9 @@ async fn other_paths_and_methods_are_refused() {
     let request = b"POST /status HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     stream.write_all(request).await.expect("reads");
     let mut answer = String::new();
-    tokio::io::AsyncReadExt::read_to_string(&mut stream, &mut answer).await.expect("answers");
+    tokio::io::AsyncReadExt::read_to_string(&mut stream, &mut answer)
+        .await
+        .expect("answers");
     assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
 }
 
@@ -128,7 +138,10 @@ async fn an_open_address_needs_a_token_and_a_taken_one_is_refused() {
         token: None,
     };
     let error = HttpServer::bind(taken).await.expect_err("is taken");
-    assert_eq!(error.to_string(), format!("cannot listen on {} for HTTP", running.address));
+    assert_eq!(
+        error.to_string(),
+        format!("cannot listen on {} for HTTP", running.address)
+    );
     let options = HttpOptions {
         listen: running.address,
         token: Some("letmein".into()),
@@ -144,6 +157,12 @@ async fn stopping_does_not_wait_for_silent_clients() {
     assert_eq!(get(running.address, "/livez", "").await.0, 200);
     running.stop.send(()).expect("is serving");
     let ended = tokio::time::timeout(Duration::from_secs(10), running.serving).await;
-    ended.expect("stops within its limit").expect("does not panic").expect("ends well");
-    assert!(TcpStream::connect(running.address).await.is_err(), "the port is free again");
+    ended
+        .expect("stops within its limit")
+        .expect("does not panic")
+        .expect("ends well");
+    assert!(
+        TcpStream::connect(running.address).await.is_err(),
+        "the port is free again"
+    );
 }

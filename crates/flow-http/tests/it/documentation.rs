@@ -11,12 +11,27 @@ fn every_metric_is_explained() {
     for metric in CATALOGUE {
         let kind = format!("{:?}", metric.kind).to_lowercase();
         let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
-        let row = format!("| `{}` | {kind} | {} | {} |", metric.name, labels.join(", "), metric.help);
-        assert!(PAGE.lines().any(|line| line == row), "docs/observability.md lacks\n{row}");
+        let row = format!(
+            "| `{}` | {kind} | {} | {} |",
+            metric.name,
+            labels.join(", "),
+            metric.help
+        );
+        assert!(
+            PAGE.lines().any(|line| line == row),
+            "docs/observability.md lacks\n{row}"
+        );
     }
     let kinds = ["| gauge |", "| counter |", "| histogram |"];
-    let explained = PAGE.lines().filter(|line| kinds.iter().any(|kind| line.contains(kind))).count();
-    assert_eq!(explained, CATALOGUE.len(), "docs/observability.md explains a metric that is not there");
+    let explained = PAGE
+        .lines()
+        .filter(|line| kinds.iter().any(|kind| line.contains(kind)))
+        .count();
+    assert_eq!(
+        explained,
+        CATALOGUE.len(),
+        "docs/observability.md explains a metric that is not there"
+    );
 }
 
 #[test]
@@ -34,7 +49,11 @@ async fn every_declared_metric_is_served() {
     let running = start(full_status(), None).await;
     let (_, _, body) = get(running.address, "/metrics", "").await;
     for metric in CATALOGUE {
-        assert!(body.contains(&format!("# HELP {} ", metric.name)), "{} is not served", metric.name);
+        assert!(
+            body.contains(&format!("# HELP {} ", metric.name)),
+            "{} is not served",
+            metric.name
+        );
     }
 }
 

@@ -139,6 +139,10 @@ pub(crate) async fn get(address: SocketAddr, path: &str, header: &str) -> (u16, 
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.expect("the server answers");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
-    let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status code");
+    let code = head
+        .split(' ')
+        .nth(1)
+        .and_then(|code| code.parse().ok())
+        .expect("a status code");
     (code, head.to_lowercase(), body.to_owned())
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow_schema::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::{Sort as SortKey, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
@@ -32,7 +32,12 @@ pub(crate) struct Completion {
 pub(crate) fn complete(plan: LogicalPlan, completion: &mut Completion) -> Result<LogicalPlan> {
     let plan = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Limit(limit) => Ok(Transformed::yes(order_limit(limit, completion)?)),
-        LogicalPlan::Aggregate(_) => expressions(node, completion, aggregate),
+        LogicalPlan::Aggregate(_) => {
+            let shared = shared_order(&node)?;
+            expressions(node, completion, |expr, schema, completion| {
+                aggregate(expr, &shared, schema, completion)
+            })
+        }
         LogicalPlan::Window(_) => expressions(node, completion, window),
         other => Ok(Transformed::no(other)),
     })?;
@@ -42,7 +47,7 @@ pub(crate) fn complete(plan: LogicalPlan, completion: &mut Completion) -> Result
 fn expressions(
     node: LogicalPlan,
     completion: &mut Completion,
-    change: fn(Expr, &DFSchema, &mut Completion) -> Result<Expr>,
+    change: impl Fn(Expr, &DFSchema, &mut Completion) -> Result<Expr>,
 ) -> Result<Transformed<LogicalPlan>> {
     let schema = merge_schema(&node.inputs());
     let names = NamePreserver::new(&node);
@@ -143,9 +148,39 @@ fn order_below(plan: LogicalPlan, completion: &mut Completion) -> Result<Result<
     }
 }
 
-/// Gives an ordered aggregate its own argument as last sort key: values that are still equal are
+/// Is one order for all ordered aggregates of a node, since the engine sorts their input once: the
+/// longest one asked for, if all others begin it, and then the arguments of all.
+fn shared_order(node: &LogicalPlan) -> Result<Vec<SortKey>> {
+    let mut functions = Vec::new();
+    node.apply_expressions(|expr| {
+        expr.apply(|expr| {
+            match expr {
+                Expr::AggregateFunction(function)
+                    if ORDERED_AGGREGATES.contains(&function.func.name()) && !function.params.distinct =>
+                {
+                    functions.push(function.params.clone());
+                }
+                _ => {}
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    let longest = functions.iter().max_by_key(|params| params.order_by.len());
+    let mut order = longest.map(|params| params.order_by.clone()).unwrap_or_default();
+    if functions.iter().any(|params| !order.starts_with(&params.order_by)) {
+        return Ok(Vec::new());
+    }
+    for argument in functions.into_iter().flat_map(|params| params.args) {
+        if !matches!(argument, Expr::Literal(_, _)) && !order.iter().any(|key| key.expr == argument) {
+            order.push(ascending(argument));
+        }
+    }
+    Ok(order)
+}
+
+/// Completes an ordered aggregate's order with its own argument: values that are still equal are
 /// the same value.
-fn aggregate(expr: Expr, schema: &DFSchema, completion: &mut Completion) -> Result<Expr> {
+fn aggregate(expr: Expr, shared: &[SortKey], schema: &DFSchema, completion: &mut Completion) -> Result<Expr> {
     let Expr::AggregateFunction(mut function) = expr else {
         return Ok(expr);
     };
@@ -153,25 +188,30 @@ fn aggregate(expr: Expr, schema: &DFSchema, completion: &mut Completion) -> Resu
     if !ORDERED_AGGREGATES.contains(&name.as_str()) {
         return Ok(Expr::AggregateFunction(function));
     }
-    let mut appended = Vec::new();
+    let asked = function.params.order_by.len();
+    if !function.params.distinct && shared.starts_with(&function.params.order_by) {
+        function.params.order_by = shared.to_vec();
+    }
     for argument in function.params.args.clone() {
         let known = function.params.order_by.iter().any(|key| key.expr == argument);
-        if known || matches!(argument, Expr::Literal(_, _)) {
-            continue;
+        if !known && !matches!(argument, Expr::Literal(_, _)) {
+            function.params.order_by.push(ascending(argument));
         }
-        if !sortable(&argument.get_type(schema)?) {
+    }
+    let appended = &function.params.order_by[asked..];
+    for key in appended {
+        if !sortable(&key.expr.get_type(schema)?) {
             completion.findings.push(Finding {
                 code: "NO_TOTAL_ORDER",
-                message: format!("{name} needs a total order, and its argument has none"),
+                message: format!("{name} needs a total order, and {} has none", key.expr.schema_name()),
                 words: vec![name],
             });
             return Ok(Expr::AggregateFunction(function));
         }
-        appended.push(argument.schema_name().to_string());
-        function.params.order_by.push(ascending(argument));
     }
     if !appended.is_empty() {
-        let note = format!("{name}: rows are ordered further by {}", appended.join(", "));
+        let columns: Vec<String> = appended.iter().map(|key| key.expr.schema_name().to_string()).collect();
+        let note = format!("{name}: rows are ordered further by {}", columns.join(", "));
         if !completion.notes.contains(&note) {
             completion.notes.push(note);
         }

@@ -108,11 +108,11 @@ fn problems_stand_at_their_token() {
     check_problem("CREATE DYNAMIC TABLE a.b SELECT 1", 1, 26, "F0401", "AS");
     check_problem("CREATE DYNAMIC TABLE a.b AS", 1, 28, "F0401", "SELECT");
     check_problem(
-        "CREATE DYNAMIC TABLE a.b AS\nSELECT é, FROM\n  WHERE",
-        3,
-        3,
+        "CREATE DYNAMIC TABLE a.b AS\nSELECT \"é\", FROM\n  WHERE",
+        2,
+        13,
         "F0401",
-        "WHERE",
+        "found: FROM",
     );
     check_problem("CREATE DYNAMIC TABLE a.b AS SELECT 1 1", 1, 38, "F0401", "1");
     check_problem("CREATE DYNAMIC TABLE a.b AS SELECT 'é", 1, 36, "F0401", "unterminated");

@@ -108,7 +108,7 @@ async fn differences_lead_to_the_computed_table() {
             let (id, rows) = apply(&table, before.as_ref(), &output, &lake);
             let users = table.user_columns;
             assert_eq!(
-                counted(&[rows.clone()], users),
+                counted(std::slice::from_ref(&rows), users),
                 counted(&fresh.inserted, users),
                 "{select}, step {step}"
             );

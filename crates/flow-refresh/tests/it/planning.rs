@@ -70,7 +70,8 @@ async fn names_that_do_not_exist_are_pointed_at() {
 
 #[tokio::test]
 async fn columns_that_no_table_can_hold_are_refused() {
-    check("SELECT id, k AS id FROM bronze.f", 2, 8, "F0411", "stands twice").await;
+    check("SELECT id, k AS id FROM bronze.f", 2, 8, "F0409", "with AS").await;
+    check("SELECT id AS a, k AS a FROM bronze.f", 2, 14, "F0409", "same name").await;
     check("SELECT NULL AS a FROM bronze.f", 2, 16, "F0411", "CAST the NULL").await;
     check("SELECT t - t AS a FROM bronze.f", 2, 17, "F0411", "CAST it to text").await;
     check(

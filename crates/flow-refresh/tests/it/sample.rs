@@ -158,14 +158,21 @@ pub(crate) fn define(text: &str) -> Vec<Definition> {
 
 /// Plans one SELECT as `gold.t`.
 pub(crate) async fn planned(select: &str, lake: &Arc<MemoryLake>) -> PlannedTable {
+    try_planned(select, lake)
+        .await
+        .unwrap_or_else(|problem| panic!("{select}: {problem}"))
+}
+
+/// Plans one SELECT as `gold.t`, or says what is wrong with it.
+pub(crate) async fn try_planned(select: &str, lake: &Arc<MemoryLake>) -> Result<PlannedTable, String> {
     let definitions = define(&format!("CREATE DYNAMIC TABLE gold.t AS {select}"));
     let reader: Arc<dyn SnapshotReader> = lake.clone();
     let plan = plan(&definitions, &reader, &BTreeMap::new()).await;
-    assert_eq!(plan.problems, [], "{select}");
+    let problem = plan.problems.first().map(ToString::to_string);
     plan.tables
         .into_iter()
         .next()
-        .expect("a table without problems is planned")
+        .ok_or_else(|| problem.unwrap_or_default())
 }
 
 pub(crate) fn context(partitions: usize) -> RefreshContext {

@@ -24,7 +24,13 @@ fn rows<T>(
     batch: &RecordBatch,
     cell: impl Fn(&ArrayRef, usize) -> Result<T, ArrowError>,
 ) -> Result<Vec<Vec<T>>, Failure> {
-    let row = |row| batch.columns().iter().map(|column| cell(column, row)).collect::<Result<Vec<T>, _>>();
+    let row = |row| {
+        batch
+            .columns()
+            .iter()
+            .map(|column| cell(column, row))
+            .collect::<Result<Vec<T>, _>>()
+    };
     let rows = (0..batch.num_rows()).map(row).collect::<Result<_, _>>();
     rows.map_err(|error| Failure::new(Exit::Failure, format!("cannot show a value: {error}")))
 }
@@ -46,7 +52,9 @@ fn json(column: &ArrayRef, row: usize) -> Result<Value, ArrowError> {
         DataType::Boolean => Value::Bool(column.as_boolean().value(row)),
         kind if kind.is_integer() => {
             let text = text(column, row)?.unwrap_or_default();
-            let number: Number = text.parse().map_err(|_| ArrowError::CastError(format!("'{text}' is no integer")))?;
+            let number: Number = text
+                .parse()
+                .map_err(|_| ArrowError::CastError(format!("'{text}' is no integer")))?;
             Value::Number(number)
         }
         DataType::Float32 => float(f64::from(column.as_primitive::<Float32Type>().value(row)), column, row)?,
@@ -58,7 +66,10 @@ fn json(column: &ArrayRef, row: usize) -> Result<Value, ArrowError> {
 }
 
 fn list(items: &ArrayRef) -> Result<Value, ArrowError> {
-    (0..items.len()).map(|item| json(items, item)).collect::<Result<Vec<_>, _>>().map(Value::Array)
+    (0..items.len())
+        .map(|item| json(items, item))
+        .collect::<Result<Vec<_>, _>>()
+        .map(Value::Array)
 }
 
 /// Is a number if JSON has it, else its text: `NaN`, `inf`.
@@ -72,7 +83,16 @@ fn float(value: f64, column: &ArrayRef, row: usize) -> Result<Value, ArrowError>
 /// Replaces control characters, which would move the cursor of a terminal.
 pub(super) fn printable(text: &str) -> String {
     match text.contains(char::is_control) {
-        true => text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.into() }).collect(),
+        true => text
+            .chars()
+            .map(|c| {
+                if c.is_control() {
+                    c.escape_default().to_string()
+                } else {
+                    c.into()
+                }
+            })
+            .collect(),
         false => text.to_owned(),
     }
 }

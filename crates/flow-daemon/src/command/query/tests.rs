@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
-use arrow_array::{
-    ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int64Array, ListArray, StringArray, TimestampMicrosecondArray,
-};
 use arrow_array::types::Int32Type;
+use arrow_array::{
+    ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int64Array, ListArray, StringArray,
+    TimestampMicrosecondArray,
+};
 
 use super::*;
 
 fn rows() -> (SchemaRef, Vec<RecordBatch>) {
-    let decimal = Decimal128Array::from(vec![Some(12_345), None]).with_precision_and_scale(10, 2).expect("fits");
+    let decimal = Decimal128Array::from(vec![Some(12_345), None])
+        .with_precision_and_scale(10, 2)
+        .expect("fits");
     let list = ListArray::from_iter_primitive::<Int32Type, _, _>([Some(vec![Some(1), None]), None]);
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("n", Arc::new(Int64Array::from(vec![Some(i64::MAX), None]))),
@@ -18,10 +21,13 @@ fn rows() -> (SchemaRef, Vec<RecordBatch>) {
         ("d", Arc::new(decimal)),
         ("f", Arc::new(Float64Array::from(vec![Some(f64::NAN), Some(0.5)]))),
         ("s", Arc::new(StringArray::from(vec![Some("a,\"b\"\n"), Some("")]))),
-        ("t", Arc::new(TimestampMicrosecondArray::from(vec![Some(1_000_001), None]).with_timezone("+00:00"))),
+        (
+            "t",
+            Arc::new(TimestampMicrosecondArray::from(vec![Some(1_000_001), None]).with_timezone("+00:00")),
+        ),
         ("l", Arc::new(list)),
     ];
-    let batch = RecordBatch::try_from_iter(columns.into_iter().map(|(name, array)| (name, array)).collect::<Vec<_>>());
+    let batch = RecordBatch::try_from_iter(columns);
     let batch = batch.expect("equal lengths");
     (batch.schema(), vec![batch])
 }

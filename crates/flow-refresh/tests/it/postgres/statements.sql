@@ -13,7 +13,9 @@ SELECT upper(s) AS a, length(s) AS b, substr(s, 2, 2) AS c, trim(s) AS e, replac
 SELECT CASE WHEN k > 0 THEN 'p' WHEN k < 0 THEN 'm' ELSE s END AS a, CASE k WHEN 1 THEN n WHEN 2 THEN -n END AS b, nullif(k, 1) AS c, greatest(k, n) AS e FROM bronze.f
 SELECT CASE WHEN n <> 0 THEN 100 / n END AS a FROM bronze.f
 SELECT id, 2147483647 + k::bigint AS a, 7 / 2 AS b, -7 / 2 AS c, -7 % 3 AS e, 7.0 / 2 AS f, 2 * 3.5 AS g FROM bronze.f
-SELECT round(d, 1) AS a, trunc(x) AS b, sign(x) AS c FROM bronze.f
+SELECT round(d, 1) AS a, trunc(x) AS b FROM bronze.f
+SELECT coalesce(x, 0.5) AS a, CASE WHEN b THEN x ELSE 1.5 END AS b, greatest(x, 0.25) AS c FROM bronze.f
+SELECT id FROM bronze.f WHERE x = 0.5 OR x > 1.25 OR d = x
 -- Conditions
 SELECT id FROM bronze.f WHERE k > 1 OR n < 0
 SELECT id FROM bronze.f WHERE NOT (k = 1 AND g = 2)
