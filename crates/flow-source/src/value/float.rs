@@ -12,14 +12,9 @@ pub(super) fn render_double(value: f64, out: &mut Vec<u8>) {
     if !special(value, out) {
         let bits = value.to_bits();
         let binary = Binary::new(bits & ((1 << 52) - 1), (bits >> 52 & 0x7ff) as i32, 52, 1075);
-        let mut text = format!("{value:e}");
-        for digits in significant(&text)..17 {
-            if !binary.is_tie(&text) {
-                break;
-            }
-            text = format!("{value:.digits$e}");
-        }
-        layout(&text, 15, out);
+        let exact = |digits: usize| format!("{value:.digits$e}");
+        let returns = |text: &str| text.parse() == Ok(value);
+        layout(&shortest(format!("{value:e}"), 17, binary, exact, returns), 15, out);
     }
 }
 
@@ -28,15 +23,33 @@ pub(super) fn render_single(value: f32, out: &mut Vec<u8>) {
     if !special(f64::from(value), out) {
         let bits = u64::from(value.to_bits());
         let binary = Binary::new(bits & ((1 << 23) - 1), (bits >> 23 & 0xff) as i32, 23, 150);
-        let mut text = format!("{value:e}");
-        for digits in significant(&text)..9 {
-            if !binary.is_tie(&text) {
-                break;
-            }
-            text = format!("{value:.digits$e}");
-        }
-        layout(&text, 6, out);
+        let exact = |digits: usize| format!("{value:.digits$e}");
+        let returns = |text: &str| text.parse() == Ok(value);
+        layout(&shortest(format!("{value:e}"), 9, binary, exact, returns), 6, out);
     }
+}
+
+/// Makes Rust's shortest digits PostgreSQL's. `exact` rounds the value to so many digits after the
+/// point, half to even.
+fn shortest(
+    rust: String,
+    digits_max: usize,
+    binary: Binary,
+    exact: impl Fn(usize) -> String,
+    returns: impl Fn(&str) -> bool,
+) -> String {
+    let count = significant(&rust);
+    // Where two decimals of this length are equally near, PostgreSQL takes the even one. At a power
+    // of two the nearest of this length may be another float's.
+    let even = exact(count - 1);
+    let mut text = if returns(&even) { even } else { rust };
+    for digits in count..digits_max {
+        if !binary.is_tie(&text) {
+            break;
+        }
+        text = exact(digits);
+    }
+    text
 }
 
 /// Counts the digits of `d.ddde±x`.
