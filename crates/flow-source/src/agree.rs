@@ -2,10 +2,13 @@
 //!
 //! Pure: the catalog's description and the request go in, faults or a schema come out.
 
-use flow_core::{Column, ColumnType, TableSchema};
+use flow_core::{Column, ColumnType, Lsn, TableId, TableSchema};
 
-use crate::capture::{CaptureColumn, ReplicaIdentity, SourceColumn, SourceTable, TableKind, TableRequest};
-use crate::types::{Target, Wire, choose};
+use crate::capture::{
+    CaptureColumn, CaptureTable, ReplicaIdentity, SourceColumn, SourceTable, TableKind, TableRequest,
+};
+use crate::error::SourceError;
+use crate::wire_types::{Target, Wire, choose};
 
 /// Is one reason against capturing a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -310,5 +313,37 @@ fn why_no_key(column: &SourceColumn, wire: &Wire, column_type: &ColumnType, targ
             Some("is a numeric array taken as text, where different texts are equal")
         }
         _ => None,
+    }
+}
+
+impl CaptureTable {
+    /// Agrees a request with what the catalog says.
+    ///
+    /// # Errors
+    /// [`SourceError::TableRefused`] (reconfigure) with the first reason; preflight lists them all.
+    pub fn new(
+        id: TableId,
+        request: &TableRequest,
+        table: &SourceTable,
+        skip_until: Lsn,
+    ) -> Result<CaptureTable, SourceError> {
+        let agreement = agree(request, table);
+        let refused = |reason: String| SourceError::TableRefused {
+            table: table.name.clone(),
+            reason,
+        };
+        if let Some(fault) = agreement.faults.first() {
+            return Err(refused(format!("{}; {}", fault.message, fault.remedy)));
+        }
+        Ok(CaptureTable {
+            id,
+            oid: table.oid,
+            name: table.name.clone(),
+            schema: agreement.schema,
+            columns: agreement.columns,
+            append_only: request.append_only,
+            skip_until,
+            row_filter: table.row_filter.clone(),
+        })
     }
 }

@@ -21,8 +21,8 @@ use flow_core::transaction::{ChunkBuilder, TransactionMeta};
 
 use crate::capture::CaptureTable;
 use crate::error::{F_DEFINITION, F_VALUE, SourceError};
+use crate::event::SourceEvent;
 use crate::pgoutput::{Field, Message, OldTuple, Relation, Tuple, parse};
-use crate::stream::SourceEvent;
 use crate::value::{Shape, ValueError, push_binary, push_text};
 
 /// Is a captured table while it is streamed.

@@ -8,9 +8,7 @@ use std::collections::BTreeMap;
 use flow_core::{ColumnType, Lsn, TableId, TableName, TableSchema};
 use serde::{Deserialize, Serialize};
 
-use crate::agree::agree;
-use crate::error::SourceError;
-use crate::types::{Refusal, Target, Wire};
+use crate::wire_types::{Refusal, Target, Wire};
 
 /// Is what kind of relation a table is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,36 +170,4 @@ pub struct CaptureTable {
     pub skip_until: Lsn,
     /// Is the publication's row filter, as SQL, for the copy.
     pub row_filter: Option<String>,
-}
-
-impl CaptureTable {
-    /// Agrees a request with what the catalog says.
-    ///
-    /// # Errors
-    /// [`SourceError::TableRefused`] (reconfigure) with the first reason; preflight lists them all.
-    pub fn new(
-        id: TableId,
-        request: &TableRequest,
-        table: &SourceTable,
-        skip_until: Lsn,
-    ) -> Result<CaptureTable, SourceError> {
-        let agreement = agree(request, table);
-        let refused = |reason: String| SourceError::TableRefused {
-            table: table.name.clone(),
-            reason,
-        };
-        if let Some(fault) = agreement.faults.first() {
-            return Err(refused(format!("{}; {}", fault.message, fault.remedy)));
-        }
-        Ok(CaptureTable {
-            id,
-            oid: table.oid,
-            name: table.name.clone(),
-            schema: agreement.schema,
-            columns: agreement.columns,
-            append_only: request.append_only,
-            skip_until,
-            row_filter: table.row_filter.clone(),
-        })
-    }
 }

@@ -11,7 +11,7 @@ use tokio_postgres::Row;
 use crate::capture::{ReplicaIdentity, SourceColumn, SourceTable, TableKind};
 use crate::error::SourceError;
 use crate::sql::Sql;
-use crate::types::{Refusal, Resolved, Wire, default_type, scalar};
+use crate::wire_types::{Refusal, Resolved, Wire, default_type, scalar};
 
 /// Bounds how deep domains over domains are followed; a cycle cannot exist, corruption can.
 const TYPE_DEPTH_MAX: usize = 32;
@@ -88,7 +88,7 @@ impl Types {
             .0
             .get(&oid)
             .map_or_else(|| format!("type {oid}"), |row| row.name.clone());
-        match crate::types::numeric_modifier(type_mod) {
+        match crate::wire_types::numeric_modifier(type_mod) {
             Some((precision, scale)) if name.starts_with("numeric") => {
                 let rest = &name["numeric".len()..];
                 format!("numeric({precision},{scale}){rest}")

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use crate::conninfo::ConnInfo;
 use crate::error::SourceError;
+use crate::event::Batch;
 use crate::session::send_copy_data;
-use crate::stream::Batch;
 use crate::transport::{self, Transport};
 
 /// Is the least time between two updates that nobody asked for.

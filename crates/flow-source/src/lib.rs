@@ -18,6 +18,7 @@ mod catalog;
 mod conninfo;
 mod copy;
 mod error;
+mod event;
 mod feedback;
 mod options;
 mod pgoutput;
@@ -30,19 +31,20 @@ mod sql;
 mod stream;
 mod tls;
 mod transport;
-mod types;
 mod value;
+mod wire_types;
 
 pub use acknowledge::Acknowledger;
 pub use capture::{CaptureColumn, CaptureTable, ReplicaIdentity, SourceColumn, SourceTable, TableKind, TableRequest};
 pub use conninfo::{ConnInfo, SslMode};
 pub use copy::{CopySession, open_copy_session};
 pub use error::{F_DEFINITION, F_PUBLICATION, F_VALUE, ServerError, SourceError};
+pub use event::SourceEvent;
 pub use options::SourceOptions;
 pub use preflight::{Check, Report, SystemInfo, preflight};
 pub use publication::{
     PublicationChange, PublicationRows, RelationRow, create_publication, discover, publication_rows,
 };
 pub use slot::{ExportedSnapshot, SlotState, create_slot, drop_slot, server_lsn, slot_state};
-pub use stream::{SourceEvent, Stream};
-pub use types::{Refusal, Resolved, Target, Wire, choose};
+pub use stream::Stream;
+pub use wire_types::{Refusal, Resolved, Target, Wire, choose};

@@ -11,9 +11,9 @@ use tokio::sync::mpsc;
 use crate::assemble::Assembler;
 use crate::conninfo::ConnInfo;
 use crate::error::SourceError;
+use crate::event::{Batch, SourceEvent};
 use crate::feedback::Progress;
 use crate::session::{Frames, server_error};
-use crate::stream::{Batch, SourceEvent};
 use crate::transport::{self, Transport};
 
 /// Is the shortest silence of the server that counts as a dead connection. The heartbeat asks for

@@ -12,9 +12,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use flow_core::Lsn;
-use flow_core::transaction::TransactionMeta;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
@@ -22,6 +20,7 @@ use crate::acknowledge::Acknowledger;
 use crate::assemble::Assembler;
 use crate::capture::CaptureTable;
 use crate::error::SourceError;
+use crate::event::{Batch, SourceEvent};
 use crate::feedback::{self, Progress};
 use crate::options::SourceOptions;
 use crate::reader;
@@ -30,39 +29,6 @@ use crate::slot;
 
 /// Is how many batches of events may wait for the engine; each holds about one chunk's bytes.
 const BATCHES: usize = 8;
-
-/// Is one step of the stream, in commit order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SourceEvent {
-    /// A committed transaction begins.
-    Begin {
-        /// Is the start of its commit record.
-        commit_lsn: Lsn,
-        /// Is PostgreSQL's transaction id.
-        xid: u32,
-        /// Is when it committed.
-        commit_time: flow_core::clock::UnixMicros,
-    },
-    /// Some of its changes.
-    Chunk {
-        /// Is the transaction's `commit_lsn`.
-        commit_lsn: Lsn,
-        /// Numbers the chunk, from 0.
-        number: u32,
-        /// Is a chunk as [`flow_core::transaction::ChunkReader`] reads it.
-        bytes: Bytes,
-    },
-    /// The transaction is whole. One that changed no captured table comes with no chunks.
-    Commit(TransactionMeta),
-    /// Nothing is pending below this position.
-    Keepalive {
-        /// Is the position: every transaction that ends at or below it was delivered.
-        wal_end: Lsn,
-    },
-}
-
-/// Is what the tasks hand to the engine.
-pub(crate) type Batch = Result<Vec<SourceEvent>, SourceError>;
 
 /// Is a running replication stream. Dropping it ends the session.
 #[derive(Debug)]

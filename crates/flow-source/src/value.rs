@@ -6,7 +6,7 @@
 use flow_core::ColumnType;
 use flow_core::row::{Datum, RowBuilder};
 
-use crate::types::{Target, Wire};
+use crate::wire_types::{Target, Wire};
 
 mod array;
 mod datetime;

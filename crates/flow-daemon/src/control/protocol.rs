@@ -94,6 +94,7 @@ impl Response {
                 exit: Exit::from_number(exit),
                 code,
                 message,
+                logged: false,
             }),
             other => Ok(other),
         }
@@ -149,13 +150,14 @@ mod tests {
     fn a_failure_passes_through_whole() {
         let failure = Failure {
             exit: Exit::Reconfigure,
-            code: Some("F0400".into()),
+            code: Some("F0401".into()),
             message: "no such table".into(),
+            logged: false,
         };
         let json = serde_json::to_string(&Response::from(failure.clone())).expect("plain data");
         assert_eq!(
             json,
-            r#"{"result":"failed","code":"F0400","message":"no such table","exit":78}"#
+            r#"{"result":"failed","code":"F0401","message":"no such table","exit":78}"#
         );
         let response: Response = serde_json::from_str(&json).expect("own words");
         assert_eq!(response.accept(), Err(failure));

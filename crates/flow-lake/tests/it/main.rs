@@ -5,4 +5,4 @@ mod fixture;
 mod foreign;
 mod history;
 mod speed;
-mod types;
+mod column_types;

@@ -1,3 +1,5 @@
+//! Messages in, events out: transactions whole, tables blocked one by one.
+
 use std::collections::BTreeMap;
 
 use flow_core::transaction::{Change, ChunkReader};
@@ -6,8 +8,8 @@ use flow_core::{Column, ColumnType, TableId, TableName, TableSchema};
 use super::*;
 use crate::capture::CaptureColumn;
 use crate::copy::CopyDecoder;
-use crate::types::{Target, Wire};
 use crate::value::tests::Noise;
+use crate::wire_types::{Target, Wire};
 
 fn table() -> CaptureTable {
     let list = ColumnType::List(Box::new(ColumnType::String));

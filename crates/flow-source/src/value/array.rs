@@ -10,7 +10,7 @@ use flow_core::row::{Datum, RowBuilder};
 
 use super::render::{self, Place};
 use super::{ValueError, native, utf8};
-use crate::types::Wire;
+use crate::wire_types::Wire;
 
 /// Is PostgreSQL's limit on dimensions (`MAXDIM`).
 const MAX_DIMENSIONS: usize = 6;

@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use super::{ValueError, array, boolean, datetime, fixed, float, jsonb, numeric};
-use crate::types::Wire;
+use crate::wire_types::Wire;
 
 /// Says where a text stands, since a cast and an output function differ for some types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,3 +1,5 @@
+//! Values judged by PostgreSQL's own text.
+
 use flow_core::codec::Malformed;
 use flow_core::row::{RowBuilder, State, decode};
 use flow_core::{Column, TableSchema};
@@ -106,7 +108,9 @@ fn floats_print_as_postgresql_prints_them() {
         (f64::NAN, "NaN"),
         // A decimal half way between two doubles, which only rounding to even would return.
         (2.425_172_573_642_42e17, "2.4251725736424198e+17"),
-        (9_007_199_254_740_993.0, "9.007199254740992e+15"),
+        // Two decimals equally near: the even one.
+        (1_421_509_895_634_455.25, "1.4215098956344552e+15"),
+        (9_007_199_254_740_992.0, "9.007199254740992e+15"),
     ] {
         check(value, expected);
     }
@@ -212,7 +216,7 @@ fn no_bytes_make_a_decoder_panic() {
             head.append(&mut bytes);
             bytes = head;
         }
-        let native = crate::types::default_type(wire, ((20 << 16) | 4) + 4);
+        let native = crate::wire_types::default_type(wire, ((20 << 16) | 4) + 4);
         let _ = push(wire, &Target::Native, &native, &bytes);
         let _ = push(wire, &Target::Text, &ColumnType::String, &bytes);
         let mut row = RowBuilder::new();

@@ -7,7 +7,7 @@ use flow_core::ColumnType;
 use flow_core::row::{Datum, RowBuilder};
 
 use super::{Shape, ValueError, utf8};
-use crate::types::{Target, Wire};
+use crate::wire_types::{Target, Wire};
 
 const UNREADABLE: ValueError = ValueError::Unfit("a value the server sent in text form");
 

@@ -94,6 +94,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("tokio-postgres", &["flow-source", DEV_ONLY]),
     ("tokio-postgres-rustls", &["flow-source"]),
     ("tokio-util", ASYNC),
+    ("socket2", &["flow-source"]),
     ("tokio-rustls", &["flow-source"]),
     ("toml", &["flow-daemon", "xtask"]),
     ("toml_edit", &["flow-daemon"]),
