@@ -84,6 +84,8 @@ pub struct Failure {
     pub code: Option<String>,
     /// Says what happened, with all causes.
     pub message: String,
+    /// Says that the log has it already.
+    pub logged: bool,
 }
 
 impl Failure {
@@ -93,6 +95,7 @@ impl Failure {
             exit,
             code: None,
             message: message.into(),
+            logged: false,
         }
     }
 
@@ -108,7 +111,16 @@ impl Failure {
             exit: error.remedy().into(),
             code: error.code().map(str::to_owned),
             message,
+            logged: false,
         }
+    }
+
+    /// Writes it to the log, as a service does.
+    pub fn log(mut self) -> Self {
+        let code = self.code.as_deref().unwrap_or("-");
+        tracing::error!(code, exit = self.exit.number(), "{}", self.message);
+        self.logged = tracing::enabled!(tracing::Level::ERROR);
+        self
     }
 }
 

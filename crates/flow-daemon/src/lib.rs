@@ -31,7 +31,9 @@ pub fn main() -> ExitCode {
     match command::run(arguments) {
         Ok(exit) => exit.into(),
         Err(failure) => {
-            output::failure(&failure);
+            if !failure.logged {
+                output::failure(&failure);
+            }
             failure.exit.into()
         }
     }

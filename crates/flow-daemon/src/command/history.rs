@@ -44,6 +44,7 @@ async fn snapshots(config: &Config, name: &TableName) -> Result<Vec<SnapshotInfo
         exit: error.remedy.into(),
         code: None,
         message: format!("{:#}", anyhow::Error::from(error)),
+        logged: false,
     })?;
     Ok(table.ok_or_else(nothing)?.snapshots)
 }

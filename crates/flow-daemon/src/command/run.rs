@@ -8,12 +8,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use flow_engine::{Command, Engine, EngineError, EngineHandle};
+use flow_engine::{Command, Engine, EngineError, EngineHandle, EngineOptions};
 use flow_http::HttpServer;
 use tokio_util::sync::CancellationToken;
 
 use super::{change, context, names};
 use crate::cli::Run;
+use crate::config::Config;
 use crate::control::server::{ControlServer, Handler};
 use crate::control::{Request, Response};
 use crate::exit::{Exit, Failure};
@@ -24,25 +25,14 @@ pub(super) fn run(file: &Path, run: &Run) -> Result<Exit, Failure> {
     let config = context::config(file)?;
     let options = wire::engine_options(&config)?;
     telemetry::start(run.log_format, "info")?;
-    let http = wire::http_options(&config);
-    let outcome = runtime::block_on(serve(file, options, http, run));
-    if let Err(failure) = &outcome {
-        let code = failure.code.as_deref().unwrap_or("-");
-        tracing::error!(code, exit = failure.exit.number(), "{}", failure.message);
-    }
-    outcome
+    runtime::block_on(serve(file, config, options, run)).map_err(Failure::log)
 }
 
-async fn serve(
-    file: &Path,
-    options: flow_engine::EngineOptions,
-    http: flow_http::HttpOptions,
-    run: &Run,
-) -> Result<Exit, Failure> {
+async fn serve(file: &Path, config: Config, options: EngineOptions, run: &Run) -> Result<Exit, Failure> {
     let shutdown = CancellationToken::new();
     let signals = Signals::install()?;
-    let http = HttpServer::bind(http).await?;
-    let state_dir = options.state_dir.clone();
+    let http = HttpServer::bind(wire::http_options(&config)).await?;
+    let state_dir = config.state_dir.clone();
     let (mut engine, handle) = Engine::open(options, context::clock()).await?;
     let control = ControlServer::bind(&state_dir).map_err(|error| {
         let message = format!("cannot make the control socket in {}: {error}", state_dir.display());
@@ -56,6 +46,7 @@ async fn serve(
     let ended = CancellationToken::new();
     let service = Arc::new(Service {
         file: file.to_path_buf(),
+        running: config,
         handle: handle.clone(),
     });
     let reloading = service.clone();
@@ -101,6 +92,7 @@ async fn work(engine: &mut Engine, run: &Run, shutdown: &CancellationToken) -> R
 /// Answers the control socket and SIGHUP.
 struct Service {
     file: PathBuf,
+    running: Config,
     handle: EngineHandle,
 }
 
@@ -122,9 +114,23 @@ impl Service {
             Request::Resume { name } => Command::Resume {
                 name: names::dynamic_table(&name)?,
             },
-            Request::Reload => Command::Reload(Box::new(context::engine_options(&self.file)?)),
+            Request::Reload => Command::Reload(Box::new(self.reloaded()?)),
         };
         Ok(change::response(self.handle.command(command).await?))
+    }
+
+    /// Reads the configuration again, and refuses what a running service cannot follow.
+    fn reloaded(&self) -> Result<EngineOptions, Failure> {
+        let config = context::config(&self.file)?;
+        let changed = wire::needs_restart(&self.running, &config);
+        if !changed.is_empty() {
+            let message = format!(
+                "nothing was taken over: a change of {} needs a restart",
+                changed.join(", ")
+            );
+            return Err(Failure::new(Exit::Reconfigure, message));
+        }
+        Ok(wire::engine_options(&config)?)
     }
 
     async fn reload_on_signal(&self) {
