@@ -17,6 +17,7 @@ mod backlog;
 mod block;
 mod board;
 mod capture;
+mod continuity;
 mod copy;
 pub mod counters;
 mod epoch;

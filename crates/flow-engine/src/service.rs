@@ -12,25 +12,26 @@ use std::time::Duration;
 use flow_core::clock::Clock;
 use flow_core::{Lsn, TableName};
 use flow_lake::Lake;
-use flow_source::{CaptureTable, slot_state};
-use flow_store::{InitState, Kind, Store, StoreOptions, TableState};
+use flow_source::CaptureTable;
+use flow_store::{Kind, Store, StoreOptions};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::adapters::{lake_options, source_options};
 use crate::board::Board;
+use crate::continuity::{continue_source, reconfigure};
 use crate::counters::Counters;
 use crate::error::EngineError;
 use crate::handle::{Answer, COMMAND_QUEUE, Command, EngineHandle, Reply};
-use crate::heartbeat::{compare_publication, heartbeat};
+use crate::heartbeat::heartbeat;
 use crate::options::EngineOptions;
 use crate::plans::plan;
 use crate::publisher::Publisher;
 use crate::refresher::{Order, Refresher};
 use crate::shared::Shared;
 use crate::status::{ServiceState, Status};
-use crate::wanted::{self, Settings};
+use crate::wanted;
 use crate::{capture, copy, failpoint, init, refresh_work};
 
 /// Is how often the main loop turns: status, disk and liveness are at most this old.
@@ -127,7 +128,8 @@ impl Engine {
     pub async fn init(&mut self, create_publication: bool) -> Result<(), EngineError> {
         recover_copies(&self.shared).await?;
         let shared = self.shared.clone();
-        let work = init::init(&shared, create_publication);
+        // What init has done stays done, so a lost connection costs another try and no more.
+        let work = crate::publish::retrying(&shared, "PostgreSQL", || init::init(&shared, create_publication));
         tokio::pin!(work);
         let mut tick = tokio::time::interval(TICK);
         loop {
@@ -148,10 +150,9 @@ impl Engine {
     pub async fn run(&mut self, shutdown: CancellationToken) -> Result<(), EngineError> {
         self.shared.board.write().state = ServiceState::Recovering;
         self.shared.board.post();
-        let tables = self.continue_source(&shutdown).await?;
-        let publisher = recover(&self.shared).await?;
-        let plan = plan(&self.shared).await?;
-        let refresher = Refresher::new(&self.shared, plan)?;
+        let Some((tables, publisher, refresher)) = self.start(&shutdown).await? else {
+            return self.stopped();
+        };
         let options = self.shared.options();
         let identity = self.shared.store.identity()?;
         let source = source_options(&options, identity.map(|identity| identity.system_identifier));
@@ -185,10 +186,46 @@ impl Engine {
                 first = Err(error);
             }
         }
+        self.stopped().and(first)
+    }
+
+    /// Leaves everything durable and says so.
+    fn stopped(&self) -> Result<(), EngineError> {
         self.shared.store.sync()?;
         self.shared.board.write().state = ServiceState::Stopped;
         self.write_status_file(&self.shared.board.post());
-        first
+        Ok(())
+    }
+
+    /// Checks and recovers what must be whole before anything runs, and turns the main loop
+    /// meanwhile: an absent server may take a while. `None` if told to stop first.
+    async fn start(
+        &mut self,
+        shutdown: &CancellationToken,
+    ) -> Result<Option<(Vec<CaptureTable>, Publisher, Refresher)>, EngineError> {
+        let shared = self.shared.clone();
+        let starting = async {
+            let tables = continue_source(&shared, shutdown).await?;
+            let publisher = recover(&shared).await?;
+            let refresher = Refresher::new(&shared, plan(&shared).await?)?;
+            Ok((tables, publisher, refresher))
+        };
+        tokio::pin!(starting);
+        let mut tick = tokio::time::interval(TICK);
+        loop {
+            tokio::select! {
+                outcome = &mut starting => return match outcome {
+                    Err(EngineError::Stopped) if shutdown.is_cancelled() => Ok(None),
+                    outcome => outcome.map(Some),
+                },
+                _ = tick.tick() => self.tick()?,
+                Some((_, answer)) = self.commands.recv() => {
+                    let message = "the service is starting; try again when `status` says streaming";
+                    // The one who asked may have gone.
+                    let _ = answer.send(Err(reconfigure("F0021", message)));
+                }
+            }
+        }
     }
 
     /// Turns the main loop until shutdown or until a part ends.
@@ -241,118 +278,6 @@ impl Engine {
         outcome
     }
 
-    /// Makes sure that slot and store continue each other, and gives the tables to capture.
-    async fn continue_source(&mut self, shutdown: &CancellationToken) -> Result<Vec<CaptureTable>, EngineError> {
-        let options = self.shared.options();
-        let records = self.shared.store.tables().all()?;
-        match self.shared.store.facts().init()? {
-            Some(InitState::Done) if records.iter().all(|record| record.state != TableState::Copying) => {}
-            None => return Err(self.not_initialised().await?),
-            Some(_) => {
-                return Err(reconfigure(
-                    "F0017",
-                    "the first copy is unfinished; run `embrasure-flow init`, or `run --init`",
-                ));
-            }
-        }
-        let wanted = retry_source(&self.shared, shutdown, || wanted::resolve(&options)).await?;
-        let comparison = wanted::compare(&wanted, &records)?;
-        if !comparison.missing.is_empty() {
-            let names: Vec<String> = comparison.missing.iter().map(ToString::to_string).collect();
-            let message = format!(
-                "tables without a first copy: {}; run `embrasure-flow init`, or `run --init`",
-                names.join(", ")
-            );
-            return Err(reconfigure("F0017", &message));
-        }
-        let source = source_options(
-            &options,
-            self.shared.store.identity()?.map(|identity| identity.system_identifier),
-        );
-        let slot = retry_source(&self.shared, shutdown, || async { Ok(slot_state(&source).await?) }).await?;
-        self.check_slot(slot, &options)?;
-        compare_publication(&self.shared, &source).await?;
-        let captured = self.shared.store.tables().all()?;
-        captured
-            .iter()
-            .filter(|record| !matches!(record.state, TableState::ResyncRequired { .. }))
-            .map(|record| {
-                Ok(CaptureTable {
-                    skip_until: record.start_lsn.unwrap_or(Lsn::ZERO),
-                    ..Settings::read(record)?.capture
-                })
-            })
-            .collect()
-    }
-
-    /// Says why a directory without any table cannot run.
-    async fn not_initialised(&self) -> Result<EngineError, EngineError> {
-        let options = self.shared.options();
-        let source = source_options(&options, None);
-        let leftover = slot_state(&source).await?.is_some()
-            || self
-                .shared
-                .lake
-                .source_progress(&self.shared.source_id)
-                .await?
-                .is_some();
-        if leftover {
-            return Ok(EngineError::Resync {
-                code: "F0001",
-                message: format!(
-                    "slot \"{}\" or source \"{}\" has a history, but this state directory is empty: it was lost; nothing \
-                     was changed; restore it, or drop slot and target tables and run init",
-                    options.slot, self.shared.source_id
-                ),
-            });
-        }
-        Ok(reconfigure(
-            "F0017",
-            "this state directory was never initialised; run `embrasure-flow init`, or `run --init`",
-        ))
-    }
-
-    fn check_slot(&self, slot: Option<flow_source::SlotState>, options: &EngineOptions) -> Result<(), EngineError> {
-        let Some(slot) = slot else {
-            return Err(EngineError::Resync {
-                code: "F0002",
-                message: format!(
-                    "replication slot \"{}\" does not exist, and with it changes may be lost that were never captured; \
-                     it is not created again by itself; remove the state directory and the target tables and run init",
-                    options.slot
-                ),
-            });
-        };
-        let lost = slot.wal_status == "lost" || slot.invalidation_reason.is_some();
-        if lost {
-            let why = slot
-                .invalidation_reason
-                .unwrap_or_else(|| "its WAL was removed".to_owned());
-            return Err(EngineError::Resync {
-                code: "F0002",
-                message: format!(
-                    "replication slot \"{}\" was invalidated ({why}); nothing was changed; drop it, remove the state \
-                     directory and the target tables and run init",
-                    options.slot
-                ),
-            });
-        }
-        let journaled = self.shared.store.journal().position();
-        let started = self.shared.store.facts().ledger()?.published_lsn;
-        if slot.confirmed_flush > journaled.max(started) {
-            return Err(EngineError::Resync {
-                code: "F0003",
-                message: format!(
-                    "PostgreSQL was told that changes up to {} are safe, but the journal ends at {journaled}: local state \
-                     was lost or is older than it should be; nothing was changed; restore the newest state directory, or \
-                     remove it and the target tables and run init",
-                    slot.confirmed_flush
-                ),
-            });
-        }
-        Ok(())
-    }
-
     fn tick(&mut self) -> Result<(), EngineError> {
         self.beat();
         let shared = &self.shared;
@@ -394,28 +319,6 @@ impl Engine {
         if let Err(error) = written {
             tracing::warn!(%error, "the status file could not be written");
         }
-    }
-}
-
-fn reconfigure(code: &'static str, message: &str) -> EngineError {
-    EngineError::Reconfigure {
-        code,
-        message: message.to_owned(),
-    }
-}
-
-/// Retries what needs the source, for `retry_for`.
-async fn retry_source<T, F>(
-    shared: &Shared,
-    shutdown: &CancellationToken,
-    attempt: impl FnMut() -> F,
-) -> Result<T, EngineError>
-where
-    F: Future<Output = Result<T, EngineError>>,
-{
-    tokio::select! {
-        outcome = crate::publish::retrying(shared, "PostgreSQL", attempt) => outcome,
-        () = shutdown.cancelled() => Err(EngineError::Stopped),
     }
 }
 
