@@ -1,6 +1,5 @@
 //! The open database: reads, writes of three durabilities, and what a failed write leaves behind.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rocksdb::{ColumnFamily, DB, FlushOptions, IteratorMode, Options, ReadOptions, WriteBatch, WriteOptions};
 use serde::de::DeserializeOwned;
 
-use crate::disk;
+use crate::disk::{self, DirLock};
 use crate::error::StoreError;
 use crate::layout::{FORMAT_VERSION, FactKey, Family, after_prefix};
 use crate::record;
@@ -35,7 +34,7 @@ pub(crate) struct Database {
     poisoned: AtomicBool,
     small: Mutex<()>,
     // Fields drop in order: the database closes before the directory is given back.
-    _lock: File,
+    _lock: DirLock,
 }
 
 impl std::fmt::Debug for Database {
@@ -200,6 +199,14 @@ impl Database {
         })
     }
 
+    /// Refuses what will be written later, as `guard` refuses what is written at once.
+    pub(crate) fn refuse_if_poisoned(&self) -> Result<(), StoreError> {
+        match self.poisoned.load(Ordering::Acquire) {
+            true => Err(StoreError::Poisoned),
+            false => Ok(()),
+        }
+    }
+
     /// Runs a write unless an earlier one failed, and remembers if this one does.
     ///
     /// IMPORTANT: after a failed sync the kernel may have dropped the very pages it could not
@@ -209,9 +216,7 @@ impl Database {
         action: &'static str,
         run: impl FnOnce(&DB) -> Result<(), rocksdb::Error>,
     ) -> Result<(), StoreError> {
-        if self.poisoned.load(Ordering::Acquire) {
-            return Err(StoreError::Poisoned);
-        }
+        self.refuse_if_poisoned()?;
         run(&self.db).map_err(|source| {
             self.poisoned.store(true, Ordering::Release);
             StoreError::Write { action, source }

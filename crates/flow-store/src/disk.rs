@@ -30,8 +30,19 @@ pub(crate) fn create(dir: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Takes the directory for this process; dropping the file, or the process's end, gives it back.
-pub(crate) fn lock(dir: &Path) -> Result<File, StoreError> {
+/// Holds a directory for this process; dropping it, or the process's end, gives it back.
+pub(crate) struct DirLock(File);
+
+impl Drop for DirLock {
+    fn drop(&mut self) {
+        // Closing is not enough: a child that was forked and has not begun its program yet holds a
+        // copy of the descriptor, and with it the lock. A failure leaves what closing does.
+        let _ = self.0.unlock();
+    }
+}
+
+/// Takes the directory for this process.
+pub(crate) fn lock(dir: &Path) -> Result<DirLock, StoreError> {
     let path = dir.join(LOCK_FILE);
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -55,7 +66,7 @@ pub(crate) fn lock(dir: &Path) -> Result<File, StoreError> {
     file.set_len(0)
         .and_then(|()| writeln!(file, "{}", std::process::id()))
         .map_err(failed("write", &path))?;
-    Ok(file)
+    Ok(DirLock(file))
 }
 
 /// Counts the bytes an unprivileged process may still write on the directory's disk.

@@ -139,6 +139,7 @@ impl Journal {
 
     /// Writes what is staged, unless it is worth waiting for more.
     fn write_pending(&self, writer: &mut Writer, at_least: usize) -> Result<(), StoreError> {
+        self.database().refuse_if_poisoned()?;
         if writer.pending.is_empty() || writer.pending.size_in_bytes() < at_least {
             return Ok(());
         }

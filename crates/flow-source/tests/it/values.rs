@@ -123,7 +123,8 @@ async fn copy_rows(
 
 async fn answers(client: &tokio_postgres::Client, table: &str, shown: &str) -> BTreeMap<i32, String> {
     exec(client, "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'").await;
-    let sql = format!("SELECT id, {shown} FROM {table}");
+    // NULL first: an expression over its elements would make an empty list of a NULL one.
+    let sql = format!("SELECT id, CASE WHEN c IS NOT NULL THEN {shown} END FROM {table}");
     let rows = client.query(&sql, &[]).await.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
     let shown = |row: &tokio_postgres::Row| match row.get::<_, Option<String>>(1) {
         Some(text) => shorten(&text),
