@@ -11,7 +11,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef};
-use arrow_schema::{DataType, Field, FieldRef};
+use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_name};
@@ -44,9 +44,22 @@ pub(crate) struct ExactAggregate {
 }
 
 /// Is the exact stand-in for an aggregate of the engine; `None` where the engine's own is exact.
-pub(crate) fn replacement(name: &str, argument: &DataType, result: &DataType) -> Option<Arc<AggregateUDF>> {
+///
+/// The engine's MIN and MAX are exact but for floats, and but for frames that move: there they keep
+/// a value that has left the frame when only NULL is in it.
+pub(crate) fn replacement(
+    name: &str,
+    argument: &DataType,
+    result: &DataType,
+    moving: bool,
+) -> Option<Arc<AggregateUDF>> {
     let float = matches!(argument, DataType::Float32 | DataType::Float64);
     let number = argument.is_integer() || float || matches!(argument, DataType::Decimal128(_, _));
+    let ordered = number
+        || matches!(
+            argument,
+            DataType::Date32 | DataType::Time64(TimeUnit::Microsecond) | DataType::Timestamp(TimeUnit::Microsecond, _)
+        );
     let kind = match name {
         "sum" if number => Kind::Sum,
         "avg" | "mean" if number => Kind::Mean,
@@ -54,8 +67,8 @@ pub(crate) fn replacement(name: &str, argument: &DataType, result: &DataType) ->
         "var_pop" if number => Kind::Variance { population: true },
         "stddev" | "stddev_samp" if number => Kind::Deviation { population: false },
         "stddev_pop" if number => Kind::Deviation { population: true },
-        "min" if float => Kind::Least,
-        "max" if float => Kind::Greatest,
+        "min" if float || (moving && ordered) => Kind::Least,
+        "max" if float || (moving && ordered) => Kind::Greatest,
         _ => return None,
     };
     Some(Arc::new(AggregateUDF::from(ExactAggregate {

@@ -9,15 +9,15 @@
 mod functions;
 
 use arrow_buffer::i256;
-use arrow_schema::DataType;
+use arrow_schema::{DataType, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, Cast, InList, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Distinct, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Operator,
-    WindowFunctionDefinition,
+    Aggregate, BinaryExpr, Distinct, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Operator, WindowFrame,
+    WindowFrameBound, WindowFunctionDefinition,
 };
 
 use crate::aggregates;
@@ -57,9 +57,10 @@ pub(crate) fn divide_rounded(dividend: i256, divisor: i256) -> Option<i256> {
     quotient.checked_add(if positive { i256::ONE } else { i256::MINUS_ONE })
 }
 
-/// Makes floats of decimals that meet floats, as PostgreSQL does, in a plan whose types are not
-/// resolved: the engine would make decimals of the floats.
-pub(crate) fn prefer_floats(plan: LogicalPlan) -> Result<LogicalPlan> {
+/// Makes types meet as PostgreSQL does, in a plan whose types are not resolved. Decimals that meet
+/// floats become floats, where the engine makes decimals of the floats; a date that meets an
+/// interval becomes a timestamp, where the engine drops the hours.
+pub(crate) fn meet_as_postgres(plan: LogicalPlan) -> Result<LogicalPlan> {
     let changed = plan.transform_up_with_subqueries(|node| {
         if matches!(
             node,
@@ -71,7 +72,7 @@ pub(crate) fn prefer_floats(plan: LogicalPlan) -> Result<LogicalPlan> {
         let names = NamePreserver::new(&node);
         let node = node.map_expressions(|expr| {
             let name = names.save(&expr);
-            let changed = expr.transform_up(|expr| Ok(Transformed::yes(prefer_float(expr, &schema))))?;
+            let changed = expr.transform_up(|expr| Ok(Transformed::yes(meet(expr, &schema))))?;
             Ok(changed.update_data(|expr| name.restore(expr)))
         })?;
         Ok(Transformed::yes(node.data.recompute_schema()?))
@@ -79,7 +80,7 @@ pub(crate) fn prefer_floats(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(changed.data)
 }
 
-fn prefer_float(mut expr: Expr, schema: &DFSchema) -> Expr {
+fn meet(mut expr: Expr, schema: &DFSchema) -> Expr {
     let mut together: Vec<&mut Expr> = match &mut expr {
         Expr::BinaryExpr(binary) => vec![&mut binary.left, &mut binary.right],
         Expr::Between(between) => vec![&mut between.expr, &mut between.low, &mut between.high],
@@ -104,7 +105,25 @@ fn prefer_float(mut expr: Expr, schema: &DFSchema) -> Expr {
             }
         }
     }
-    drop(together);
+    let interval = types.iter().any(|data_type| matches!(data_type, DataType::Interval(_)));
+    if let (Expr::BinaryExpr(_), true) = (&expr, interval) {
+        return date_to_timestamp(expr, &types);
+    }
+    expr
+}
+
+fn date_to_timestamp(mut expr: Expr, types: &[DataType]) -> Expr {
+    if let Expr::BinaryExpr(binary) = &mut expr {
+        for (side, data_type) in [&mut binary.left, &mut binary.right].into_iter().zip(types) {
+            if *data_type == DataType::Date32 {
+                let date = std::mem::take(side);
+                *side = Box::new(Expr::Cast(Cast::new(
+                    date,
+                    DataType::Timestamp(TimeUnit::Microsecond, None),
+                )));
+            }
+        }
+    }
     expr
 }
 
@@ -241,7 +260,7 @@ fn aggregate_expression(mut function: AggregateFunction, schema: &DFSchema) -> R
     whole_mean(function.func.name(), &mut function.params.args, schema)?;
     if let [argument] = &function.params.args[..] {
         let argument = argument.get_type(schema)?;
-        if let Some(exact) = aggregates::replacement(function.func.name(), &argument, &result) {
+        if let Some(exact) = aggregates::replacement(function.func.name(), &argument, &result, false) {
             function.func = exact;
         } else if function.params.distinct && argument.is_floating() {
             let argument = function.params.args.remove(0);
@@ -249,6 +268,11 @@ fn aggregate_expression(mut function: AggregateFunction, schema: &DFSchema) -> R
         }
     }
     Ok(Transformed::yes(Expr::AggregateFunction(function)))
+}
+
+/// Says whether rows leave a frame as it goes on.
+pub(crate) fn moves(frame: &WindowFrame) -> bool {
+    !matches!(&frame.start_bound, WindowFrameBound::Preceding(rows) if rows.is_null())
 }
 
 /// Takes integers as they are for a mean: the engine makes floats of them first, which cuts.
@@ -267,9 +291,10 @@ fn whole_mean(name: &str, arguments: &mut [Expr], schema: &DFSchema) -> Result<(
 fn window_expression(mut window: WindowFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let result = Expr::WindowFunction(Box::new(window.clone())).get_type(schema)?;
     whole_mean(window.fun.name(), &mut window.params.args, schema)?;
+    let moving = moves(&window.params.window_frame);
     if let (WindowFunctionDefinition::AggregateUDF(function), [argument]) = (&window.fun, &window.params.args[..]) {
         let argument = argument.get_type(schema)?;
-        if let Some(exact) = aggregates::replacement(function.name(), &argument, &result) {
+        if let Some(exact) = aggregates::replacement(function.name(), &argument, &result, moving) {
             window.fun = WindowFunctionDefinition::AggregateUDF(exact);
         }
     }

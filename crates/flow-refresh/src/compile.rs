@@ -103,6 +103,12 @@ fn first_line(error: &DataFusionError) -> String {
     let message = known
         .iter()
         .fold(message, |text, prefix| text.strip_prefix(prefix).unwrap_or(text));
+    if message.contains("require unique expression names") {
+        return "two columns have the same name: give one of them another with AS".to_owned();
+    }
+    if message.starts_with("Physical plan does not support logical expression") {
+        return "a subquery stands where the engine cannot compute it: join instead".to_owned();
+    }
     let mut chars = message.chars();
     match chars.next() {
         Some(first) => first.to_lowercase().chain(chars).collect(),

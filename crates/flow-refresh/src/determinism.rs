@@ -199,7 +199,16 @@ fn check_expression(expr: &Expr, node: &LogicalPlan, findings: &mut Vec<Finding>
                 ));
                 check_in_subquery(subquery, node, findings)?;
             }
-            Expr::Exists(exists) => check_correlated(&exists.subquery, findings),
+            Expr::Exists(exists) => {
+                check_correlated(&exists.subquery, findings);
+                if !matches!(node, LogicalPlan::Filter(_)) {
+                    findings.push(Finding::new(
+                        "EXISTS_POSITION",
+                        &["EXISTS"],
+                        "EXISTS is refused outside WHERE, because the engine cannot compute it there: join instead",
+                    ));
+                }
+            }
             Expr::ScalarSubquery(subquery) => {
                 check_correlated(subquery, findings);
                 if !gives_one_row(&subquery.subquery) {
@@ -229,7 +238,7 @@ fn check_expression(expr: &Expr, node: &LogicalPlan, findings: &mut Vec<Finding>
 
 fn check_aggregate(name: &str, expr: &Expr, node: &LogicalPlan, findings: &mut Vec<Finding>) -> Result<()> {
     if UNORDERED_AGGREGATES.contains(&name) || ORDERED_AGGREGATES.contains(&name) {
-        return Ok(());
+        return check_moving(name, expr, node, findings);
     }
     let arguments = match expr {
         Expr::AggregateFunction(function) => &function.params.args,
@@ -239,7 +248,7 @@ fn check_aggregate(name: &str, expr: &Expr, node: &LogicalPlan, findings: &mut V
     let schema = merge_schema(&node.inputs());
     if let [argument] = &arguments[..] {
         let (argument, result) = (argument.get_type(&schema)?, expr.get_type(&schema)?);
-        if crate::aggregates::replacement(name, &argument, &result).is_some() {
+        if crate::aggregates::replacement(name, &argument, &result, false).is_some() {
             return Ok(());
         }
     }
@@ -248,6 +257,28 @@ fn check_aggregate(name: &str, expr: &Expr, node: &LogicalPlan, findings: &mut V
         &[name],
         format!("aggregate {name} is refused: its result may depend on the order of rows or overflow unseen"),
     ));
+    Ok(())
+}
+
+/// Refuses MIN and MAX over a frame that moves where the engine's own must be used.
+fn check_moving(name: &str, expr: &Expr, node: &LogicalPlan, findings: &mut Vec<Finding>) -> Result<()> {
+    let Expr::WindowFunction(window) = expr else {
+        return Ok(());
+    };
+    if !matches!(name, "min" | "max") || !crate::checked::moves(&window.params.window_frame) {
+        return Ok(());
+    }
+    let schema = merge_schema(&node.inputs());
+    for argument in &window.params.args {
+        let argument = argument.get_type(&schema)?;
+        if crate::aggregates::replacement(name, &argument, &argument, true).is_none() {
+            let message = format!(
+                "{name} of {argument} over a frame that does not start at UNBOUNDED PRECEDING is refused, because the \
+                 engine gets its NULLs wrong"
+            );
+            findings.push(Finding::new("MOVING_FRAME", &[name], message));
+        }
+    }
     Ok(())
 }
 

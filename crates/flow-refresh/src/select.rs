@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Distinct, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SetExpr, SetOperator, SetQuantifier, Spanned,
-    TableFactor, VisitMut, VisitorMut,
+    BinaryOperator, Distinct, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SetExpr, SetOperator,
+    SetQuantifier, Spanned, TableFactor, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -256,7 +256,11 @@ impl Refuser<'_> {
                 self.set_expression(left)?;
                 self.set_expression(right)
             }
-            _ => self.no("INSERT", "only SELECT, WITH and VALUES can be computed"),
+            other => {
+                let text = other.to_string();
+                let word = text.split_whitespace().next().unwrap_or_default();
+                self.no(word, "only SELECT, WITH and VALUES can be computed")
+            }
         }
     }
 
@@ -332,6 +336,16 @@ impl VisitorMut for Refuser<'_> {
                     &format!("{word} (…) is refused: use IN, EXISTS or a comparison with MIN or MAX"),
                 )
             }
+            Expr::IsDistinctFrom(_, right) | Expr::IsNotDistinctFrom(_, right) => match right.as_ref() {
+                Expr::BinaryOp {
+                    op: BinaryOperator::And | BinaryOperator::Or | BinaryOperator::Xor,
+                    ..
+                } => self.no(
+                    "DISTINCT",
+                    "IS DISTINCT FROM before AND or OR needs parentheses around itself: the parser takes too much behind it",
+                ),
+                _ => ControlFlow::Continue(()),
+            },
             _ => ControlFlow::Continue(()),
         }
     }

@@ -78,7 +78,7 @@ fn catalog(tables: impl IntoIterator<Item = SnapshotTable>) -> Result<MemoryCata
 /// Turns a syntax tree into a plan whose types are resolved and nothing is optimised.
 pub(crate) async fn resolve(state: &SessionState, query: Query) -> Result<LogicalPlan> {
     let statement = EngineStatement::Statement(Box::new(ast::Statement::Query(Box::new(query))));
-    let plan = crate::checked::prefer_floats(state.statement_to_plan(statement).await?)?;
+    let plan = crate::checked::meet_as_postgres(state.statement_to_plan(statement).await?)?;
     state
         .analyzer()
         .execute_and_check(plan, state.config_options(), |_, _| {})

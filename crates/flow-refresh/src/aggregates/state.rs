@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
-    UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, Time64MicrosecondType, TimestampMicrosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef, BinaryArray};
 use arrow_buffer::i256;
@@ -65,7 +65,7 @@ pub(super) enum State {
     Float(FloatSum),
     Moments(Box<Moments>),
     Extreme {
-        best: Option<f64>,
+        best: Option<Value>,
         greatest: bool,
     },
     /// Holds each value with its count: for DISTINCT, and for MIN and MAX that take rows back.
@@ -129,12 +129,12 @@ impl State {
             (State::Float(sum), value) => sum.add(value.float(), take_back),
             (State::Moments(moments), value) => moments.add(value.float(), take_back),
             (State::Extreme { best, greatest }, value) => {
-                let better = |old: f64| {
-                    let (old, new) = (Value::Float(old).key(), value.key());
+                let better = |old: Value| {
+                    let (old, new) = (old.key(), value.key());
                     if *greatest { new > old } else { new < old }
                 };
                 if best.is_none_or(better) {
-                    *best = Some(crate::checked::float_key(value.float()));
+                    *best = Some(Value::from_key(value.key(), matches!(value, Value::Float(_))));
                 }
             }
             (State::Values { values, .. }, value) => {
@@ -165,7 +165,7 @@ impl State {
         };
         match self {
             State::Values { values, float } => self.evaluate_values(aggregate, values, *float),
-            State::Extreme { best, .. } => float_scalar(*best, result),
+            State::Extreme { best, .. } => extreme_scalar(*best, result),
             State::Integer { count: 0, .. } | State::Decimal { count: 0, .. } => ScalarValue::try_from(result),
             State::Integer { sum, count } => match aggregate.kind {
                 Kind::Mean => float_scalar(Some(*sum as f64 / *count as f64), result),
@@ -212,7 +212,8 @@ impl State {
             State::Moments(moments) => moments.encode(out),
             State::Extreme { best, .. } => {
                 if let Some(best) = best {
-                    out.extend_from_slice(&best.to_bits().to_le_bytes());
+                    out.push(u8::from(matches!(best, Value::Float(_))));
+                    out.extend_from_slice(&best.key().to_le_bytes());
                 }
             }
             State::Values { values, .. } => {
@@ -246,8 +247,9 @@ impl State {
             State::Moments(moments) => moments.merge(&Moments::decode(bytes)?),
             State::Extreme { .. } => {
                 if !bytes.is_empty() {
-                    let best = f64::from_bits(u64::from_le_bytes(take(bytes)?));
-                    self.add(Value::Float(best), false);
+                    let [float] = take::<1>(bytes)?;
+                    let key = i128::from_le_bytes(take(bytes)?);
+                    self.add(Value::from_key(key, float == 1), false);
                 }
             }
             State::Values { values, .. } => {
@@ -284,6 +286,31 @@ fn float_scalar(value: Option<f64>, result: &DataType) -> Result<ScalarValue> {
         DataType::Float32 => Ok(ScalarValue::Float32(value.map(|value| value as f32))),
         other => internal_err!("an exact float result cannot be {other}"),
     }
+}
+
+/// Is a value that came in, in its own type.
+fn extreme_scalar(best: Option<Value>, result: &DataType) -> Result<ScalarValue> {
+    let value = match best {
+        None => return ScalarValue::try_from(result),
+        Some(Value::Float(value)) => return float_scalar(Some(value), result),
+        Some(Value::Integer(value)) => value,
+    };
+    let long = value as i64;
+    Ok(match result {
+        DataType::Int8 => ScalarValue::Int8(Some(value as i8)),
+        DataType::Int16 => ScalarValue::Int16(Some(value as i16)),
+        DataType::Int32 => ScalarValue::Int32(Some(value as i32)),
+        DataType::Int64 => ScalarValue::Int64(Some(long)),
+        DataType::UInt8 => ScalarValue::UInt8(Some(value as u8)),
+        DataType::UInt16 => ScalarValue::UInt16(Some(value as u16)),
+        DataType::UInt32 => ScalarValue::UInt32(Some(value as u32)),
+        DataType::UInt64 => ScalarValue::UInt64(Some(value as u64)),
+        DataType::Decimal128(precision, scale) => ScalarValue::Decimal128(Some(value), *precision, *scale),
+        DataType::Date32 => ScalarValue::Date32(Some(value as i32)),
+        DataType::Time64(_) => ScalarValue::Time64Microsecond(Some(long)),
+        DataType::Timestamp(_, zone) => ScalarValue::TimestampMicrosecond(Some(long), zone.clone()),
+        other => return internal_err!("no least or greatest {other}"),
+    })
 }
 
 fn integer_scalar(value: i128, result: &DataType) -> Option<ScalarValue> {
@@ -344,6 +371,11 @@ pub(super) fn for_each_value(array: &ArrayRef, mut each: impl FnMut(usize, Value
         DataType::UInt16 => rows::<UInt16Type>(array, |row, v| each(row, Value::Integer(v.into()))),
         DataType::UInt32 => rows::<UInt32Type>(array, |row, v| each(row, Value::Integer(v.into()))),
         DataType::UInt64 => rows::<UInt64Type>(array, |row, v| each(row, Value::Integer(v.into()))),
+        DataType::Date32 => rows::<Date32Type>(array, |row, v| each(row, Value::Integer(v.into()))),
+        DataType::Time64(_) => rows::<Time64MicrosecondType>(array, |row, v| each(row, Value::Integer(v.into()))),
+        DataType::Timestamp(_, _) => {
+            rows::<TimestampMicrosecondType>(array, |row, v| each(row, Value::Integer(v.into())));
+        }
         DataType::Decimal128(_, _) => rows::<Decimal128Type>(array, |row, v| each(row, Value::Integer(v))),
         DataType::Float32 => rows::<Float32Type>(array, |row, v| each(row, Value::Float(v.into()))),
         DataType::Float64 => rows::<Float64Type>(array, |row, v| each(row, Value::Float(v))),

@@ -247,11 +247,7 @@ fn need(window: &WindowFunction) -> Need {
         },
         WindowFunctionDefinition::AggregateUDF(function) => {
             if ORDERED_AGGREGATES.contains(&function.name()) {
-                match frame.units {
-                    WindowFrameUnits::Rows => Need::Total,
-                    _ if whole => Need::Total,
-                    _ => Need::Impossible,
-                }
+                if whole { Need::Total } else { Need::Impossible }
             } else if frame.units == WindowFrameUnits::Rows && !whole {
                 Need::Total
             } else {
@@ -276,7 +272,7 @@ fn window(expr: Expr, schema: &DFSchema, completion: &mut Completion) -> Result<
         Need::Impossible => completion.findings.push(Finding {
             code: "NO_TOTAL_ORDER",
             message: format!(
-                "{name} over a RANGE or GROUPS frame has no one result among equal rows: use a ROWS frame"
+                "{name} over this frame has no one result among equal rows: use the whole partition, or a ROWS frame of FIRST_VALUE and the like"
             ),
             words: vec![name],
         }),

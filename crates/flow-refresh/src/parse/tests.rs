@@ -144,6 +144,7 @@ fn constructs_that_have_no_one_result_are_refused_in_place() {
     check("SELECT a FROM b.t INTERSECT ALL SELECT a FROM b.u", 19, "INTERSECT ALL");
     check("SELECT DISTINCT ON (a) a, b FROM b.t ORDER BY a, b", 8, "DISTINCT ON");
     check("SELECT a FROM b.t WHERE a = $1", 29, "$1");
+    check("SELECT a FROM b.t WHERE a IS DISTINCT FROM b AND c", 30, "parentheses");
     check("WITH RECURSIVE r AS (SELECT 1 AS n) SELECT n FROM r", 6, "RECURSIVE");
     check(
         "SELECT a FROM b.t ORDER BY a FETCH FIRST 2 ROWS WITH TIES",

@@ -71,7 +71,7 @@ async fn names_that_do_not_exist_are_pointed_at() {
 #[tokio::test]
 async fn columns_that_no_table_can_hold_are_refused() {
     check("SELECT id, k AS id FROM bronze.f", 2, 8, "F0409", "with AS").await;
-    check("SELECT id AS a, k AS a FROM bronze.f", 2, 14, "F0409", "same name").await;
+    check("SELECT id AS a, k AS a FROM bronze.f", 2, 1, "F0409", "same name").await;
     check("SELECT NULL AS a FROM bronze.f", 2, 16, "F0411", "CAST the NULL").await;
     check("SELECT t - t AS a FROM bronze.f", 2, 17, "F0411", "CAST it to text").await;
     check(
@@ -132,6 +132,10 @@ async fn what_the_engine_gets_wrong_is_refused() {
     check(in_list, 2, 10, "F0410", "IN_SUBQUERY_POSITION").await;
     let under_or = "SELECT id FROM bronze.f WHERE id = 1 OR k NOT IN (SELECT k FROM bronze.d)";
     check(under_or, 2, 47, "F0410", "IN_SUBQUERY_POSITION").await;
+    let exists = "SELECT EXISTS (SELECT 1 FROM bronze.d) AS a FROM bronze.f";
+    check(exists, 2, 8, "F0410", "EXISTS_POSITION").await;
+    let moving = "SELECT min(s) OVER (ORDER BY id ROWS 2 PRECEDING) AS a FROM bronze.f";
+    check(moving, 2, 8, "F0410", "MOVING_FRAME").await;
     let many = "SELECT (SELECT name FROM bronze.d) AS a FROM bronze.f";
     check(many, 2, 1, "F0410", "SCALAR_SUBQUERY_MANY_ROWS").await;
     let grouped = "SELECT (SELECT max(name) FROM bronze.d GROUP BY k) AS a FROM bronze.f";

@@ -2,11 +2,9 @@
 
 mod server;
 
-use std::collections::BTreeMap;
-
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, Float64Type, TimestampMicrosecondType};
+use arrow_array::types::{Float32Type, Float64Type, Time64MicrosecondType, TimestampMicrosecondType};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::DataType;
 use flow_core::ColumnType;
@@ -78,7 +76,7 @@ fn judged(statement: &str, table: &PlannedTable) -> String {
             ColumnType::Float => format!("{name}::real"),
             ColumnType::Double => format!("{name}::double precision"),
             ColumnType::Decimal { precision, scale } => format!("{name}::numeric({precision},{scale})"),
-            ColumnType::Timestamp | ColumnType::Timestamptz => {
+            ColumnType::Time | ColumnType::Timestamp | ColumnType::Timestamptz => {
                 format!("(extract(epoch FROM {name}) * 1000000)::bigint")
             }
             ColumnType::List(_) => format!("array_to_string({name}, ',', 'NULL')"),
@@ -117,6 +115,7 @@ fn value(column: &arrow_array::ArrayRef, row: usize) -> String {
         DataType::Float64 => column.as_primitive::<Float64Type>().value(row).to_string(),
         DataType::Float32 => column.as_primitive::<Float32Type>().value(row).to_string(),
         DataType::Timestamp(_, _) => column.as_primitive::<TimestampMicrosecondType>().value(row).to_string(),
+        DataType::Time64(_) => column.as_primitive::<Time64MicrosecondType>().value(row).to_string(),
         DataType::List(_) => {
             let items = column.as_list::<i32>().value(row);
             let items: Vec<String> = (0..items.len()).map(|item| shown(&items, item)).collect();
@@ -130,36 +129,46 @@ fn value(column: &arrow_array::ArrayRef, row: usize) -> String {
     }
 }
 
+/// Is a row with its floats apart.
+type Split = (Vec<String>, Vec<f64>);
+
+fn split(types: &[&ColumnType], row: &[String]) -> Split {
+    let float = |at: usize| matches!(types[at], ColumnType::Float | ColumnType::Double) && row[at] != "\\N";
+    let others = (0..row.len()).map(|at| if float(at) { "float".into() } else { row[at].clone() });
+    let floats = (0..row.len())
+        .filter(|at| float(*at))
+        .map(|at| row[at].parse().unwrap_or(f64::NAN));
+    (others.collect(), floats.collect())
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a.is_nan() && b.is_nan()) || a == b || (a - b).abs() <= 1e-12 + 1e-9 * a.abs().max(b.abs())
+}
+
 /// Compares multisets; floats may differ by rounding, since PostgreSQL's own sums depend on order.
 fn difference(table: &PlannedTable, ours: &[Vec<String>], theirs: &[Vec<String>]) -> Option<String> {
     let types: Vec<&ColumnType> = table.output.columns.iter().map(|c| &c.column_type).collect();
-    let key = |row: &[String]| -> String {
-        let parts = row.iter().zip(&types).map(|(value, column_type)| match column_type {
-            ColumnType::Float | ColumnType::Double if value != "\\N" => {
-                let number: f64 = value.parse().unwrap_or(f64::NAN);
-                // Nine digits, with what is near zero taken as zero.
-                let number = if number.abs() < 1e-9 { 0.0 } else { number };
-                format!("{number:.8e}")
-            }
-            _ => value.clone(),
-        });
-        parts.collect::<Vec<_>>().join("\t")
+    let sorted = |rows: &[Vec<String>]| {
+        let mut rows: Vec<Split> = rows.iter().map(|row| split(&types, row)).collect();
+        let floats = |a: &[f64], b: &[f64]| {
+            let pairs = a.iter().zip(b);
+            pairs
+                .map(|(a, b)| a.total_cmp(b))
+                .find(|order| order.is_ne())
+                .unwrap_or(std::cmp::Ordering::Equal)
+        };
+        rows.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| floats(&a.1, &b.1)));
+        rows
     };
-    let mut counts: BTreeMap<String, i64> = BTreeMap::new();
-    ours.iter().for_each(|row| *counts.entry(key(row)).or_insert(0) += 1);
-    theirs.iter().for_each(|row| *counts.entry(key(row)).or_insert(0) -= 1);
-    counts.retain(|_, count| *count != 0);
-    let lines = counts.iter().take(6).map(|(row, count)| {
-        let side = if *count > 0 { "only ours  " } else { "only theirs" };
-        format!("  {side} {row}")
-    });
-    (!counts.is_empty()).then(|| {
-        let lines: Vec<String> = lines.collect();
-        format!(
-            "  {} rows ours, {} theirs\n{}",
-            ours.len(),
-            theirs.len(),
-            lines.join("\n")
-        )
-    })
+    let (mine, judge) = (sorted(ours), sorted(theirs));
+    let same = |(a, b): &(&Split, &Split)| a.0 == b.0 && a.1.iter().zip(&b.1).all(|(a, b)| near(*a, *b));
+    let first = mine.iter().zip(&judge).find(|pair| !same(pair));
+    if mine.len() == judge.len() && first.is_none() {
+        return None;
+    }
+    Some(format!(
+        "  {} rows ours, {} theirs; first difference {first:?}",
+        mine.len(),
+        judge.len()
+    ))
 }

@@ -11,6 +11,9 @@ use flow_core::{ColumnType, TableSchema};
 
 const VERSION: &str = "17";
 
+/// Ends the rows of one query.
+const MARK: &str = "== end of rows ==";
+
 pub(super) struct Server {
     directory: tempfile::TempDir,
     port: u16,
@@ -119,12 +122,25 @@ impl Server {
         self.run(&format!("COPY bronze.{name} FROM STDIN"), &lines);
     }
 
-    /// Gives the rows of a query as text.
-    pub(super) fn rows(&self, query: &str) -> Vec<Vec<String>> {
-        let text = self.run(&format!("COPY ({query}) TO STDOUT"), "");
-        text.lines()
-            .map(|line| line.split('\t').map(str::to_owned).collect())
-            .collect()
+    /// Gives the rows of each query as text.
+    pub(super) fn rows(&self, queries: &[String]) -> Vec<Vec<Vec<String>>> {
+        let script: String = queries
+            .iter()
+            .map(|query| format!("COPY ({query}) TO STDOUT;\n\\echo {MARK}\n"))
+            .collect();
+        let text = self.run("\\i /dev/stdin", &script);
+        let mut results = vec![Vec::new()];
+        for line in text.lines() {
+            match line {
+                MARK => results.push(Vec::new()),
+                _ => {
+                    let row = line.split('\t').map(str::to_owned).collect();
+                    results.last_mut().expect("it is never empty").push(row);
+                }
+            }
+        }
+        results.truncate(queries.len());
+        results
     }
 }
 

@@ -44,7 +44,7 @@ SELECT f.id, d.name FROM bronze.f f LEFT JOIN bronze.d d ON f.k = d.k AND d.lim 
 SELECT f.id, d.name FROM bronze.f f RIGHT JOIN bronze.d d ON f.k = d.k AND f.n > 10
 SELECT f.id, d.name FROM bronze.f f FULL JOIN bronze.d d ON f.k = d.k AND f.b
 SELECT f.id, d.name FROM bronze.f f JOIN bronze.d d ON f.k IS NOT DISTINCT FROM d.k
-SELECT f.id, d.name FROM bronze.f f LEFT JOIN bronze.d d ON f.k IS NOT DISTINCT FROM d.k AND f.s = d.name
+SELECT f.id, d.name FROM bronze.f f LEFT JOIN bronze.d d ON (f.k IS NOT DISTINCT FROM d.k) AND f.s = d.name
 SELECT k, id, name FROM bronze.f JOIN bronze.d USING (k)
 SELECT k, id, name FROM bronze.f FULL JOIN bronze.d USING (k)
 SELECT f.id, d.name FROM bronze.f f, bronze.d d WHERE f.n < d.lim AND f.k > d.k
@@ -73,7 +73,6 @@ SELECT id FROM bronze.f f WHERE EXISTS (SELECT 1 FROM bronze.d d WHERE d.lim > f
 SELECT id FROM bronze.f f WHERE NOT EXISTS (SELECT 1 FROM bronze.d d WHERE d.lim > f.n AND d.k <> f.k)
 SELECT id FROM bronze.f f WHERE b OR EXISTS (SELECT 1 FROM bronze.d d WHERE d.k = f.k)
 SELECT id FROM bronze.f f WHERE b OR NOT EXISTS (SELECT 1 FROM bronze.d d WHERE d.k = f.k)
-SELECT id, EXISTS (SELECT 1 FROM bronze.d d WHERE d.k = f.k) AS a FROM bronze.f f
 SELECT id FROM bronze.f f WHERE EXISTS (SELECT 1 FROM bronze.e)
 SELECT id FROM bronze.f f WHERE k IN (SELECT d.k FROM bronze.d d WHERE d.lim > f.n)
 SELECT id, (SELECT count(*) FROM bronze.d d WHERE d.k = f.k) AS a FROM bronze.f f
@@ -87,7 +86,6 @@ SELECT id, (SELECT max(id) FROM bronze.e) AS a FROM bronze.f
 SELECT id FROM bronze.f WHERE n > (SELECT avg(n) FROM bronze.f)
 SELECT id FROM bronze.f f WHERE n = (SELECT max(n) FROM bronze.f i WHERE i.k = f.k)
 SELECT id FROM bronze.f f WHERE (SELECT count(*) FROM bronze.d d WHERE d.k = f.k) = 0
-SELECT id FROM bronze.f f WHERE n > (SELECT count(*) FROM bronze.d d WHERE d.k = f.k AND d.lim < f.n)
 -- Aggregates
 SELECT k, count(*) AS a, count(n) AS b, sum(n) AS c, avg(n) AS e, min(n) AS f, max(n) AS g FROM bronze.f GROUP BY k
 SELECT k, sum(d) AS a, avg(d) AS b, min(d) AS c, max(d) AS e FROM bronze.f GROUP BY k
@@ -142,6 +140,7 @@ SELECT id, s FROM (SELECT id, s, row_number() OVER (PARTITION BY k ORDER BY n DE
 SELECT id, s FROM (SELECT id, s, row_number() OVER (PARTITION BY k ORDER BY n DESC, d, id, s, t, x) AS r FROM bronze.f) q WHERE r = 2
 SELECT id, s FROM (SELECT id, s, rank() OVER (PARTITION BY k ORDER BY g DESC) AS r FROM bronze.f) q WHERE r <= 2
 SELECT k, sum(n) AS a, rank() OVER (ORDER BY sum(n) DESC) AS b FROM bronze.f GROUP BY k
+SELECT n, min(d) OVER (ORDER BY n, d ROWS 1 PRECEDING) AS a, max(day) OVER (ORDER BY n, d, day ROWS 1 PRECEDING) AS b, max(t) OVER (ORDER BY n, d, day, t ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING) AS c, count(d) OVER (ORDER BY n, d ROWS 1 PRECEDING) AS e, sum(n) OVER (ORDER BY n, d ROWS 1 PRECEDING) AS f FROM (SELECT DISTINCT n, d, day, t FROM bronze.f) q
 -- Limits
 SELECT n, d FROM bronze.f ORDER BY n DESC, d LIMIT 7
 SELECT n, d FROM bronze.f ORDER BY n, d LIMIT 7 OFFSET 5
