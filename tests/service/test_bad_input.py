@@ -25,7 +25,7 @@ def server_with(major):
     made = []
 
     def start(**env):
-        server = server_with(**env)
+        server = Server(major, scratch("pgown"), **env)
         made.append(server)
         server.start()
         return server

@@ -222,7 +222,7 @@ def test_edges_equal_recompute(database, make_flow, read):
         ["INSERT INTO t VALUES (6, NULL, 7, 0.3), (7, 'a', 1, -0.0)", "UPDATE u SET g = 'a' WHERE id = 3"],
         ["UPDATE t SET v = 0", "DELETE FROM u"],
         ["DELETE FROM t"],
-        ["INSERT INTO t VALUES (1, 'z', 9, 1e308), (2, 'z', 9, 1e-308)"],
+        ["INSERT INTO t VALUES (1, 'z', 9, 1e150), (2, 'z', 9, 1e-150)"],
     ]
     for step in steps:
         if step:
@@ -253,7 +253,7 @@ BAD_SQL = {
     "syntax": ("CREATE DYNAMIC TABLE gold.bad AS\nSELECT id,\n  FROM WHERE bronze.purchase;", r"bad\.sql", r"[:\s](2|3)\b"),
     "unknown_table": ("CREATE DYNAMIC TABLE gold.bad AS\nSELECT 1 AS x FROM bronze.nowhere;", r"bad\.sql", "nowhere"),
     "unknown_column": ("CREATE DYNAMIC TABLE gold.bad AS\nSELECT nothing FROM bronze.purchase;", r"bad\.sql", "nothing"),
-    "cycle": ("CREATE DYNAMIC TABLE gold.bad AS SELECT x FROM gold.worse;\nCREATE DYNAMIC TABLE gold.worse AS SELECT x FROM gold.bad;", "cycle"),
+    "cycle": ("CREATE DYNAMIC TABLE gold.bad AS SELECT x FROM gold.worse;\nCREATE DYNAMIC TABLE gold.worse AS SELECT x FROM gold.bad;", "reads itself"),
     "duplicate": ("CREATE DYNAMIC TABLE gold.best AS SELECT 1 AS x FROM bronze.purchase;", "gold.best"),
     "random": ("CREATE DYNAMIC TABLE gold.bad AS SELECT random() AS x FROM bronze.purchase;", "random"),
     "now": ("CREATE DYNAMIC TABLE gold.bad AS SELECT now() AS x FROM bronze.purchase;", "now"),
@@ -298,8 +298,8 @@ def test_commands(database, make_flow, read, rng):
     flow.run("refresh", "gold.best", "--full").expect(0)
     flow.run("refresh", "gold.nothing").expect(78, "gold.nothing")
     check(flow, read(flow))
-    rows = flow.run("query", "--format", "json", "SELECT count(*) AS n FROM bronze.purchase").expect(0).out
-    assert json.loads(rows)["n"] == database.value("SELECT count(*) FROM purchase")
+    rows = flow.run("query", "--format", "json", "SELECT count(*) AS n FROM bronze.purchase").expect(0).json()
+    assert rows == [{"n": database.value("SELECT count(*) FROM purchase")}]
     assert flow.run("query", "DROP TABLE bronze.purchase").code != 0
     flow.stop()
     change(database, rng, 3)

@@ -80,6 +80,7 @@ def test_server_restarted_and_crashed(own_server, make_flow, read):
     flow.allow("connect", "terminat", "stream", "source", "closed", "shut", "refused", "replication", "recover", "starting")
     for n, end in enumerate((own_server.stop, own_server.kill), 1):
         database.execute(f"INSERT INTO t VALUES ({100 + n}, 0)", f"UPDATE t SET v = v + {n}")
+        database.connection.close()
         end()
         assert flow.alive()
         own_server.start()

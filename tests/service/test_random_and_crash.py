@@ -76,7 +76,7 @@ def test_killed_at_each_durable_step(database, make_flow, read, rng, name):
         flow.stop()
 
 
-@pytest.mark.parametrize("name", ["operation_begun", "files_written", "operation_sealed", "before_commit", "after_commit", "apply_block"])
+@pytest.mark.parametrize("name", ["operation_begun", "files_written", "operation_sealed", "before_commit", "after_commit"])
 def test_init_killed_at_each_durable_step(database, make_flow, read, name):
     workload.prepare(database)
     flow = make_flow(database, workload.TABLES)

@@ -1,4 +1,6 @@
 """Each type at its extremes, through COPY, INSERT, UPDATE and DELETE, as key where allowed, NULL both ways."""
+import re
+
 import pytest
 
 from flowtest import oracle
@@ -267,7 +269,8 @@ def test_other_types_are_refused_by_name(database, make_flow, kind):
     database.execute(f'CREATE TABLE odd (id int PRIMARY KEY, "the column" {kind})')
     database.publish("odd")
     flow = make_flow(database, ["public.odd"])
-    flow.run("check", "--source").expect(78, "odd", "the column", kind.split("(")[0])
+    named = database.value("SELECT format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = 'odd'::regclass AND attnum = 2")
+    flow.run("check", "--source").expect(78, "odd", "the column", re.escape(named))
     flow.run("init").expect(78, "odd", "the column")
     assert "the column" in (r := flow.run("discover").expect(0)).out + r.err
     assert database.rows("SELECT slot_name FROM pg_replication_slots WHERE database = %s", [database.name]) == []

@@ -64,6 +64,7 @@ def test_transfers_keep_their_sum(database, make_flow, read, rng):
     prepare(database)
     flow = make_flow(database, ["public.left_account", "public.right_account"])
     flow.start().wait_ready()
+    flow.wait_caught_up()
     reader = DuckReader(flow.catalog)
     epochs, lsns = [], []
     with Transfers(database, rng.randrange(2**32)), Transfers(database, rng.randrange(2**32)):
@@ -86,6 +87,7 @@ def test_newest_snapshots_up_to_an_epoch_are_one_cut(database, make_flow, read, 
     prepare(database)
     flow = make_flow(database, ["public.left_account", "public.right_account"])
     flow.start().wait_ready()
+    flow.wait_caught_up()
     readers = read(flow)
     with Transfers(database, rng.randrange(2**32)) as transfers:
         first = pointers(flow.catalog)[1][1]
