@@ -8,10 +8,9 @@
 
 mod functions;
 
-use arrow_buffer::i256;
 use arrow_schema::{DataType, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
+use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, Cast, InList, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
@@ -21,41 +20,8 @@ use datafusion::logical_expr::{
 };
 
 use crate::aggregates;
+use crate::exactness::{divide_rounded, float_key, inexact};
 use functions::Checked;
-
-/// Says that a value cannot be computed exactly. Holds no row value.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Inexact(pub(crate) String);
-
-/// Makes the engine's error out of ours.
-pub(crate) fn inexact(message: impl Into<String>) -> DataFusionError {
-    DataFusionError::External(Box::new(Inexact(message.into())))
-}
-
-/// Makes floats that PostgreSQL holds for equal the same bits: one zero, one NaN, the greatest.
-pub(crate) fn float_key(value: f64) -> f64 {
-    if value.is_nan() {
-        f64::from_bits(0x7ff8_0000_0000_0000)
-    } else if value == 0.0 {
-        0.0
-    } else {
-        value
-    }
-}
-
-/// Divides and rounds half away from zero; `None` on division by zero or overflow.
-pub(crate) fn divide_rounded(dividend: i256, divisor: i256) -> Option<i256> {
-    let quotient = dividend.checked_div(divisor)?;
-    let rest = dividend.checked_rem(divisor)?;
-    let (rest, half) = (rest.checked_abs()?, divisor.checked_abs()?);
-    let away = rest >= half.checked_sub(rest)?;
-    if !away || rest == i256::ZERO {
-        return Some(quotient);
-    }
-    let positive = (dividend < i256::ZERO) == (divisor < i256::ZERO);
-    quotient.checked_add(if positive { i256::ONE } else { i256::MINUS_ONE })
-}
 
 /// Makes types meet as PostgreSQL does, in a plan whose types are not resolved. Decimals that meet
 /// floats become floats, where the engine makes decimals of the floats; a date that meets an

@@ -14,9 +14,9 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use crate::checked;
 use crate::determinism::order::{self, Completion};
 use crate::determinism::{self, Finding};
-use crate::parse::Fault;
-use crate::parse::tokens::{Place, find_word};
 use crate::session;
+use crate::tokens::Fault;
+use crate::tokens::{Place, find_word};
 
 /// Is a plan ready to be optimised and run.
 #[derive(Debug)]

@@ -119,4 +119,63 @@ mod tests {
         let late = input("late", InputKind::Dynamic, &[(7, 10)], 25);
         assert_eq!(choose_cut(&[orders, late]), None);
     }
+
+    /// Draws a history, and says by brute force what a cut must be.
+    #[test]
+    fn every_cut_is_the_newest_that_all_can_present() {
+        let mut state = 7u64;
+        let mut below = move |limit: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % limit
+        };
+        for round in 0..20_000 {
+            let inputs: Vec<InputHistory> = (0..1 + below(4))
+                .map(|at| {
+                    let kind = [InputKind::Bronze, InputKind::Dynamic, InputKind::Foreign][below(3) as usize];
+                    let mut lsn = 0;
+                    let count = below(5) as i64;
+                    let retained: Vec<(i64, u64)> = (0..count)
+                        .map(|id| {
+                            lsn += below(4);
+                            (id, lsn)
+                        })
+                        .collect();
+                    let mut input = input(&at.to_string(), kind, &retained, lsn + below(4));
+                    input.trimmed = count > 0 && below(3) == 0;
+                    input
+                })
+                .collect();
+            let positioned = || inputs.iter().filter(|input| input.kind != InputKind::Foreign);
+            // The newest LSN that no input is behind of, tried one by one.
+            let expected = (0..40)
+                .rev()
+                .map(Lsn)
+                .find(|lsn| positioned().all(|input| input.reached >= *lsn));
+            let expected = positioned().next().and(expected);
+            let lost =
+                |input: &InputHistory| input.trimmed && !input.retained.iter().any(|(_, lsn)| Some(*lsn) <= expected);
+            let Some(cut) = choose_cut(&inputs) else {
+                assert!(positioned().any(lost), "round {round}: {inputs:?} has a cut");
+                continue;
+            };
+            assert!(!positioned().any(lost), "round {round}: {inputs:?} has no cut");
+            assert_eq!(cut.lsn, expected, "round {round}: {inputs:?}");
+            for (input, (name, snapshot)) in inputs.iter().zip(&cut.snapshots) {
+                assert_eq!(&input.name, name);
+                let reached = |lsn: &Lsn| input.kind == InputKind::Foreign || Some(*lsn) <= cut.lsn;
+                let newest = input
+                    .retained
+                    .iter()
+                    .filter(|(_, lsn)| reached(lsn))
+                    .map(|(id, _)| *id)
+                    .max();
+                assert_eq!(*snapshot, newest, "round {round}: {inputs:?}");
+            }
+            let late = cut.held_back_by.as_ref();
+            let behind = positioned().any(|input| Some(input.reached) > cut.lsn);
+            assert_eq!(late.is_some(), behind, "round {round}: {inputs:?}");
+        }
+    }
 }

@@ -158,5 +158,5 @@ impl Difference {
 }
 
 fn too_many() -> datafusion::common::DataFusionError {
-    crate::checked::inexact("a dynamic table holds at most four billion rows")
+    crate::exactness::inexact("a dynamic table holds at most four billion rows")
 }

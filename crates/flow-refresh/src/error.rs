@@ -5,7 +5,7 @@ use datafusion::common::DataFusionError;
 use flow_core::lake::LakeReadError;
 use flow_core::{Remedial, Remedy};
 
-use crate::checked::Inexact;
+use crate::exactness::Inexact;
 use crate::session::cause;
 
 /// Says why a refresh or a query gave no result. Nothing was written.

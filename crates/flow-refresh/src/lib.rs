@@ -23,6 +23,7 @@ mod determinism;
 mod difference;
 mod error;
 mod exact;
+mod exactness;
 mod output;
 mod parse;
 mod plan;
@@ -31,6 +32,7 @@ mod refresh;
 mod select;
 mod session;
 mod source;
+mod tokens;
 
 pub use cut::{Cut, InputHistory, InputKind, choose_cut};
 pub use definition::{Definition, Lag, Problem, RequestedMode, SourceFile};

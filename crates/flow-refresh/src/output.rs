@@ -10,7 +10,7 @@ use arrow_schema::{DataType, TimeUnit};
 use datafusion::common::Result;
 use flow_core::{Column, ColumnType, TableSchema};
 
-use crate::checked::inexact;
+use crate::exactness::inexact;
 
 /// Names the four lineage columns of every dynamic table, in their order.
 pub const LINEAGE_COLUMNS: [&str; 4] = [

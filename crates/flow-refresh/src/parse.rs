@@ -8,14 +8,13 @@
 mod header;
 #[cfg(test)]
 mod tests;
-pub(crate) mod tokens;
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use sha2::{Digest, Sha256};
 
 use crate::definition::{Definition, Problem, SourceFile};
 use crate::select;
-use tokens::{Place, TextIndex};
+use crate::tokens::{self, Fault, Place, TextIndex};
 
 /// Reads all definitions. A statement with a problem gives no definition; the others still do.
 ///
@@ -37,32 +36,6 @@ pub fn parse(files: &[SourceFile]) -> (Vec<Definition>, Vec<Problem>) {
         }
     }
     (definitions, problems)
-}
-
-/// Is a problem that does not know its file yet.
-#[derive(Clone, Debug)]
-pub(crate) struct Fault {
-    pub(crate) place: Place,
-    pub(crate) code: &'static str,
-    pub(crate) message: String,
-}
-
-impl Fault {
-    pub(crate) fn new(place: Place, code: &'static str, message: impl Into<String>) -> Fault {
-        let message = message.into();
-        Fault { place, code, message }
-    }
-
-    fn at(self, file: &SourceFile) -> Problem {
-        Problem {
-            file: file.path.clone(),
-            line: self.place.line,
-            column: self.place.column,
-            code: self.code,
-            message: self.message,
-            table: None,
-        }
-    }
 }
 
 /// Cuts at semicolons and leaves out empty statements. The last statement of a text that broke off

@@ -27,11 +27,11 @@ use serde::Serialize;
 use crate::compile;
 use crate::definition::{Definition, Lag, Problem, RequestedMode};
 use crate::output::{column_type, table_schema};
-use crate::parse::Fault;
-use crate::parse::tokens::{self, Place, find_word};
 use crate::select::{self, Reference};
 use crate::session;
 use crate::source::{SnapshotTable, plain_schema};
+use crate::tokens::Fault;
+use crate::tokens::{self, Place, find_word};
 
 /// Says how a dynamic table is refreshed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -14,12 +14,12 @@ use futures::TryStreamExt;
 
 use crate::compile;
 use crate::error::RefreshError;
-use crate::parse::Fault;
-use crate::parse::tokens::{self, Place};
 use crate::plan::user_schema;
 use crate::select::{self, Reference};
 use crate::session;
 use crate::source::{SnapshotTable, plain_schema};
+use crate::tokens::Fault;
+use crate::tokens::{self, Place};
 
 /// Is what messages call a query, where they would name a table.
 const NAME: &str = "the query";

@@ -20,11 +20,11 @@ use crate::compile;
 use crate::difference::Difference;
 use crate::error::RefreshError;
 use crate::output::{LINEAGE_COLUMNS, schema_difference};
-use crate::parse::tokens;
 use crate::plan::{Mode, PlannedTable, output_columns};
 use crate::select;
 use crate::session;
 use crate::source::SnapshotTable;
+use crate::tokens;
 
 /// Says which snapshot of an input a refresh reads.
 #[derive(Clone, Debug, PartialEq, Eq)]

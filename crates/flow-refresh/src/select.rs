@@ -15,8 +15,8 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 use flow_core::TableName;
 
-use crate::parse::Fault;
-use crate::parse::tokens::{self, Place};
+use crate::tokens::Fault;
+use crate::tokens::{self, Place};
 
 /// Bounds the nesting of a SELECT: deeper ones are refused rather than overflow a stack.
 const NESTING_MAX: usize = 50;

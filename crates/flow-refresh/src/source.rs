@@ -129,7 +129,7 @@ async fn open(table: SnapshotTable, schema: SchemaRef) -> Result<Batches> {
         .map(|field| positions.get(field.name().as_str()).copied());
     let Some(columns) = columns.collect::<Option<Vec<usize>>>() else {
         let message = format!("{} no longer has every column that is read from it", table.name);
-        return Err(crate::checked::inexact(message));
+        return Err(crate::exactness::inexact(message));
     };
     let batches = table
         .reader

@@ -13,8 +13,8 @@ use arrow_schema::DataType;
 use datafusion::common::{DataFusionError, Result, ScalarValue, internal_err};
 
 use super::{ExactAggregate, Kind};
-use crate::checked::inexact;
 use crate::exact::{FloatSum, Moments};
+use crate::exactness::inexact;
 
 /// Is one argument, as wide as it takes.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ impl Value {
         match self {
             Value::Integer(value) => value,
             Value::Float(value) => {
-                let bits = crate::checked::float_key(value).to_bits() as i64;
+                let bits = crate::exactness::float_key(value).to_bits() as i64;
                 i128::from(bits ^ (((bits >> 63) as u64) >> 1) as i64)
             }
         }
@@ -331,7 +331,7 @@ fn decimal_scalar(sum: i256, count: u64, aggregate: &ExactAggregate) -> Option<S
     let mut value = sum;
     if aggregate.kind == Kind::Mean {
         value = value.checked_mul(ten.checked_pow(u32::try_from(to.checked_sub(*from)?).ok()?)?)?;
-        value = crate::checked::divide_rounded(value, i256::from_i128(i128::from(count)))?;
+        value = crate::exactness::divide_rounded(value, i256::from_i128(i128::from(count)))?;
     }
     let limit = ten.checked_pow(u32::from(*precision))?;
     let fits = value.checked_abs()? < limit;

@@ -5,9 +5,8 @@ use std::time::Duration;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 use flow_core::TableName;
 
-use super::Fault;
-use super::tokens::Place;
 use crate::definition::{Lag, RequestedMode};
+use crate::tokens::{Fault, Place};
 
 /// Is what stands before `AS`.
 #[derive(Debug)]

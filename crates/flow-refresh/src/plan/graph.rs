@@ -7,7 +7,7 @@ use flow_core::TableName;
 
 use super::{Parsed, problem};
 use crate::definition::Problem;
-use crate::parse::Fault;
+use crate::tokens::Fault;
 
 /// Orders definitions so that inputs come first, by file and place where that leaves a choice.
 /// Those that stand twice, or read themselves through others, become problems.
@@ -65,7 +65,7 @@ pub(super) fn arrange<'a>(
             Some(path) => {
                 let steps: Vec<String> = path.iter().map(ToString::to_string).collect();
                 (
-                    format!("{name} reads itself: {}", steps.join(" <- ")),
+                    format!("{name} reads itself in a cycle: {}", steps.join(" <- ")),
                     path.get(1).cloned(),
                 )
             }

@@ -2,6 +2,8 @@
 
 mod server;
 
+use std::sync::Arc;
+
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Time64MicrosecondType, TimestampMicrosecondType};
@@ -31,28 +33,19 @@ async fn results_are_postgresqls() {
         lake.put(&table("bronze.f"), facts.clone());
         lake.put(&table("bronze.d"), dimension);
         lake.put(&table("bronze.e"), facts.slice(0, 0));
-        for statement in STATEMENTS
-            .lines()
-            .filter(|line| !line.starts_with("--") && !line.trim().is_empty())
-        {
-            let planned = match try_planned(statement, &lake).await {
-                Ok(planned) => planned,
-                Err(problem) => {
-                    failures.push(format!("{statement}\n  {problem}"));
-                    continue;
-                }
-            };
-            lake.shuffle(seed);
-            let output = match refresh(&planned, None, &lake, &context(3)).await {
-                Ok(output) => output,
-                Err(error) => {
-                    failures.push(format!("{statement}\n  {error}"));
-                    continue;
-                }
-            };
-            let ours = rendered(&planned, &output.inserted);
-            let theirs = server.rows(&judged(statement, &planned));
-            if let Some(difference) = difference(&planned, &ours, &theirs) {
+        let mut computed = Vec::new();
+        for statement in statements() {
+            match compute(statement, &lake, seed).await {
+                Ok((planned, ours)) => computed.push((statement, planned, ours)),
+                Err(error) => failures.push(format!("{statement}\n  {error}")),
+            }
+        }
+        let queries: Vec<String> = computed
+            .iter()
+            .map(|(statement, table, _)| judged(statement, table))
+            .collect();
+        for ((statement, planned, ours), theirs) in computed.iter().zip(server.rows(&queries)) {
+            if let Some(difference) = difference(planned, ours, &theirs) {
                 failures.push(format!("seed {seed}: {statement}\n{difference}"));
             }
         }
@@ -63,6 +56,24 @@ async fn results_are_postgresqls() {
         failures.len(),
         failures.join("\n")
     );
+}
+
+fn statements() -> impl Iterator<Item = &'static str> {
+    STATEMENTS
+        .lines()
+        .filter(|line| !line.starts_with("--") && !line.trim().is_empty())
+}
+
+type Computed = (PlannedTable, Vec<Vec<String>>);
+
+async fn compute(statement: &str, lake: &Arc<MemoryLake>, seed: u64) -> Result<Computed, String> {
+    let planned = try_planned(statement, lake).await?;
+    lake.shuffle(seed);
+    let output = refresh(&planned, None, lake, &context(3))
+        .await
+        .map_err(|error| error.to_string())?;
+    let ours = rendered(&planned, &output.inserted);
+    Ok((planned, ours))
 }
 
 /// Casts each column to the table's type, and shows it as [`rendered`] does.

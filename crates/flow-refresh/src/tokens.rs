@@ -1,9 +1,35 @@
 //! Tokens with places.
 
+use crate::definition::{Problem, SourceFile};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
-use super::Fault;
+/// Is a problem that does not know its file yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault {
+    pub(crate) place: Place,
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+}
+
+impl Fault {
+    pub(crate) fn new(place: Place, code: &'static str, message: impl Into<String>) -> Fault {
+        let message = message.into();
+        Fault { place, code, message }
+    }
+
+    /// Names the file.
+    pub(crate) fn at(self, file: &SourceFile) -> Problem {
+        Problem {
+            file: file.path.clone(),
+            line: self.place.line,
+            column: self.place.column,
+            code: self.code,
+            message: self.message,
+            table: None,
+        }
+    }
+}
 
 /// Is a place in a text: line and column in characters, both from 1; 0 is nowhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
