@@ -275,6 +275,9 @@ pub(crate) async fn recover(shared: &Arc<Shared>, record: OperationRecord) -> Re
         return Err(EngineError::Invariant(format!("operation {} is no copy", record.id())));
     };
     crate::publish::publish(shared, record, &mut CopyWork::resumed(table, lsn)).await?;
+    if let Some(record) = shared.table(table) {
+        shared.show_table(&record);
+    }
     let unfinished = shared.table(table).filter(|table| table.state == TableState::Copying);
     let Some(mut unfinished) = unfinished else {
         return Ok(());

@@ -62,7 +62,7 @@ pub(crate) async fn init(shared: &Arc<Shared>, make_publication: bool) -> Result
     let capturing = Capturing::start(shared, &options)?;
     let copied = copy_until_done(shared, &source, &mut exported).await;
     capturing.stop().await.and(copied)?;
-    finish(shared)
+    finish(shared).await
 }
 
 /// Is capture while tables are copied, so that PostgreSQL need not keep what the journal has.
@@ -461,17 +461,19 @@ async fn target(shared: &Arc<Shared>, record: &TableRecord) -> Result<flow_lake:
     .await
 }
 
-/// Records that every table has its first content, and where epochs begin.
-fn finish(shared: &Arc<Shared>) -> Result<(), EngineError> {
+/// Records that every table has its first content, and where epochs begin. The catalog learns it
+/// too: from here on a lost state directory can be proved (law 9).
+async fn finish(shared: &Arc<Shared>) -> Result<(), EngineError> {
     let facts = shared.store.facts();
     if let Some(InitState::SlotCreated { consistent_point }) = facts.init()? {
         let position = facts.ledger()?;
-        if position.published_lsn < consistent_point {
-            facts.set_ledger(&LedgerPosition {
-                last_epoch: position.last_epoch,
-                published_lsn: consistent_point,
-            })?;
-        }
+        let start = position.published_lsn.max(consistent_point);
+        let epoch = position.last_epoch;
+        retrying(shared, "the catalog", || shared.lake.advance_source(&shared.source_id, start, epoch)).await?;
+        facts.set_ledger(&LedgerPosition {
+            last_epoch: epoch,
+            published_lsn: start,
+        })?;
         facts.set_init(&InitState::Done)?;
     }
     Ok(())

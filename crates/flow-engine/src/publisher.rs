@@ -264,7 +264,11 @@ impl Publisher {
     fn note(&self) {
         let oldest: Option<UnixMicros> = self.shared.backlog.look(self.shared.clock.monotonic()).oldest_commit;
         let records = self.shared.tables();
+        let journaled = self.shared.store.journal().position();
         let mut notices = self.shared.board.write();
+        // What is published was received and journaled, also by a run before this one.
+        notices.positions.journaled.raise(self.recorded.max(journaled));
+        notices.positions.received.raise(self.recorded.max(journaled));
         notices.positions.published.raise(self.recorded);
         notices.published_epoch = self.ledger.last_epoch().0;
         notices.oldest_waiting = oldest;

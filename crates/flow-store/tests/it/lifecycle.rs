@@ -260,6 +260,7 @@ fn writer_at_the_limit() {
     let position = journal.position();
     for refused in [
         store.tables().put(&table(1)),
+        journal.advance(Lsn(1 << 40)),
         store.sync(),
         store.files().next_id().map(drop),
         store.index().bulk(TableId(1), Generation(1)).finish().map(drop),
