@@ -469,7 +469,10 @@ async fn finish(shared: &Arc<Shared>) -> Result<(), EngineError> {
         let position = facts.ledger()?;
         let start = position.published_lsn.max(consistent_point);
         let epoch = position.last_epoch;
-        retrying(shared, "the catalog", || shared.lake.advance_source(&shared.source_id, start, epoch)).await?;
+        retrying(shared, "the catalog", || {
+            shared.lake.advance_source(&shared.source_id, start, epoch)
+        })
+        .await?;
         facts.set_ledger(&LedgerPosition {
             last_epoch: epoch,
             published_lsn: start,

@@ -1,8 +1,8 @@
 //! The lake as its callers and as other programs see it.
 
+mod column_types;
 mod commits;
 mod fixture;
 mod foreign;
 mod history;
 mod speed;
-mod column_types;
