@@ -18,8 +18,10 @@ use crate::workspace::{cargo, root, target_dir};
 
 /// Builds and clippy from an empty cache on two cores.
 const BUILD_BUDGET: Duration = minutes(45);
-/// All tests together.
-const TEST_BUDGET: Duration = minutes(10);
+/// One test lane; the first issue's tests aim at ten minutes together on a quiet machine.
+const TEST_BUDGET: Duration = minutes(15);
+/// All tests of the project together, now and later.
+const TESTS_BUDGET: Duration = minutes(30);
 /// One long lane.
 const SLOW_BUDGET: Duration = minutes(30);
 /// The oldest and the newest supported PostgreSQL run in the gate, all five in `slow majors`.
@@ -66,7 +68,7 @@ pub(crate) fn ci() -> Result<()> {
                 pytest(major, &["-n", SERVICE_WORKERS])
             });
         }
-        lanes.limit_sum("all tests", TEST_BUDGET, |name| name.starts_with("test "));
+        lanes.limit_sum("all tests", TESTS_BUDGET, |name| name.starts_with("test "));
     }
     lanes.finish()
 }
