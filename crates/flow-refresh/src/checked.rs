@@ -83,10 +83,7 @@ fn date_to_timestamp(mut expr: Expr, types: &[DataType]) -> Expr {
         for (side, data_type) in [&mut binary.left, &mut binary.right].into_iter().zip(types) {
             if *data_type == DataType::Date32 {
                 let date = std::mem::take(side);
-                *side = Box::new(Expr::Cast(Cast::new(
-                    date,
-                    DataType::Timestamp(TimeUnit::Microsecond, None),
-                )));
+                **side = Expr::Cast(Cast::new(date, DataType::Timestamp(TimeUnit::Microsecond, None)));
             }
         }
     }
