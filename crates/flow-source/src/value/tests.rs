@@ -109,7 +109,7 @@ fn floats_print_as_postgresql_prints_them() {
         // A decimal half way between two doubles, which only rounding to even would return.
         (2.425_172_573_642_42e17, "2.4251725736424198e+17"),
         // Two decimals equally near: the even one.
-        (1_421_509_895_634_455.25, "1.4215098956344552e+15"),
+        (1_421_509_895_634_455.3, "1.4215098956344552e+15"),
         (9_007_199_254_740_992.0, "9.007199254740992e+15"),
     ] {
         check(value, expected);
