@@ -75,7 +75,10 @@ async fn receive(
     loop {
         let outcome = tokio::select! {
             outcome = session(shared, source, tables, &events, &mut down_since, &mut backoff) => outcome,
-            () = cancel.cancelled() => return Ok(()),
+            () = cancel.cancelled() => {
+                shared.board.write().connected = false;
+                return Ok(());
+            }
         };
         shared.board.write().connected = false;
         let Err(error) = outcome else { return Ok(()) };

@@ -47,7 +47,7 @@ pub(crate) async fn continue_source(
     );
     let slot = retry_source(shared, shutdown, || async { Ok(slot_state(&source).await?) }).await?;
     check_slot(shared, slot, &options)?;
-    compare_publication(shared, &source).await?;
+    compare_publication(shared, &source, None).await?;
     let captured = shared.store.tables().all()?;
     captured
         .iter()

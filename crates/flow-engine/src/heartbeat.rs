@@ -20,6 +20,7 @@ use crate::shared::Shared;
 
 /// Looks at an idle source, the publication and the blocked tables' holds, every heartbeat.
 pub(crate) async fn heartbeat(shared: &Arc<Shared>, cancel: CancellationToken) -> Result<(), EngineError> {
+    let mut suspected = None;
     loop {
         let options = shared.options();
         tokio::select! {
@@ -34,7 +35,7 @@ pub(crate) async fn heartbeat(shared: &Arc<Shared>, cancel: CancellationToken) -
             // Capture reports and retries a lost source; this look only misses its turn.
             Err(error) => tracing::debug!(%error, "heartbeat missed"),
         }
-        compare_publication(shared, &source).await?;
+        compare_publication(shared, &source, Some(&mut suspected)).await?;
         limit_holds(shared).await?;
         let sizes = blocking(shared, |shared| Ok(shared.store.sizes()?)).await?;
         let sum = |names: &[&str]| {
@@ -59,7 +60,14 @@ pub(crate) async fn heartbeat(shared: &Arc<Shared>, cancel: CancellationToken) -
 }
 
 /// Notices changes of the publication that could have dropped rows: they are not on the wire.
-pub(crate) async fn compare_publication(shared: &Arc<Shared>, source: &SourceOptions) -> Result<(), EngineError> {
+///
+/// With `suspected` a difference counts when it is seen a second time: the stream tells of a changed
+/// table by itself, and more exactly, if it is changed and written to.
+pub(crate) async fn compare_publication(
+    shared: &Arc<Shared>,
+    source: &SourceOptions,
+    suspected: Option<&mut Option<serde_json::Value>>,
+) -> Result<(), EngineError> {
     let rows = match publication_rows(source).await {
         Ok(rows) => rows,
         Err(error) => {
@@ -72,12 +80,19 @@ pub(crate) async fn compare_publication(shared: &Arc<Shared>, source: &SourceOpt
     if stored.as_ref() == Some(&value) {
         return Ok(());
     }
+    if let Some(suspected) = suspected
+        && suspected.as_ref() != Some(&value)
+    {
+        *suspected = Some(value);
+        return Ok(());
+    }
     if let Some(stored) = stored {
         let earlier = serde_json::from_value(stored).map_err(|error| EngineError::Invariant(error.to_string()))?;
         let tables = shared.tables();
         let followed = tables
             .values()
-            .filter(|table| !matches!(table.state, TableState::ResyncRequired { .. }));
+            // A blocked table has its reason already, and a copying one is read afresh.
+            .filter(|table| table.state == TableState::Streaming);
         let captured: BTreeMap<u32, &TableRecord> = followed.map(|table| (table.relation_oid, table)).collect();
         let oids: Vec<u32> = captured.keys().copied().collect();
         let change = rows.compare(&earlier, &oids);

@@ -250,7 +250,9 @@ impl Publisher {
 
     /// Acknowledges the published prefix, lets the journal forget, and wakes the refreshes.
     async fn settle(&self) -> Result<(), EngineError> {
+        // Shown before it is told: nobody may see PostgreSQL ahead of the status.
         self.note();
+        self.shared.board.post();
         let published = self.recorded;
         if self.shared.options().ack_mode == AckMode::Materialized {
             self.shared.acknowledge(published);
