@@ -64,7 +64,8 @@ pub(crate) fn resolve(
                 Some(row) => row,
                 None => {
                     let reason = "an update left out a column that PostgreSQL keeps out of line (TOAST), and no copy \
-                                  of the old row is kept";
+                                  of the old row is kept; use hot_rows = \"auto\" or REPLICA IDENTITY FULL, and \
+                                  copy the table again";
                     return Ok(Err(Refusal {
                         code: "F0005",
                         reason: reason.to_owned(),
