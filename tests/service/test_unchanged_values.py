@@ -52,7 +52,7 @@ def test_neither_old_tuple_nor_hot_row(database, make_flow, read):
     readers = read(flow)
     before = readers[0].rows("public.doc")
     database.execute("UPDATE doc SET n = n + 1")
-    flow.wait_blocked("public.doc", "hot_rows|REPLICA IDENTITY FULL")
+    flow.wait_blocked("public.doc", "F0005", "TOAST")
     assert readers[0].rows("public.doc") == before
 
 
