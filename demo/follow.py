@@ -1,4 +1,8 @@
-"""Waits for the service: `follow.py URL ready`, or `follow.py URL LSN` until bronze, silver and gold show that LSN."""
+"""Waits for the service.
+
+  follow.py URL ready           until it is ready
+  follow.py URL LSN SECONDS     until bronze, silver and gold show that LSN; tells how long that took from SECONDS since 1970
+"""
 import json
 import sys
 import time
@@ -36,13 +40,13 @@ def main():
     if goal == "ready":
         wait(url, lambda s: s["ready"])
         return
-    lsn, start, parts = number(goal), time.monotonic(), []
+    lsn, start, parts = number(goal), float(sys.argv[3]), []
     layer = lambda s, name: [t for t in s["dynamic_tables"] if t["name"].startswith(name + ".")]
     wait(url, lambda s: number(s["source"]["published_lsn"]) >= lsn)
-    parts.append(f"bronze after {time.monotonic() - start:.2f} s")
+    parts.append(f"bronze after {time.time() - start:.2f} s")
     for name in ("silver", "gold"):
         wait(url, lambda s: layer(s, name) and all(number(t["data_lsn"]) >= lsn for t in layer(s, name)))
-        parts.append(f"{name} after {time.monotonic() - start:.2f} s")
+        parts.append(f"{name} after {time.time() - start:.2f} s")
     print("  → " + ", ".join(parts))
 
 

@@ -63,12 +63,15 @@ flow_pid=$!
 python3 demo/follow.py "$http" ready || { tail -20 "$dir/flow.log" >&2; exit 1; }
 
 flow() { "$bin" --config "$dir/flow.toml" "$@"; }
-follow() { python3 demo/follow.py "$http" "$(sql -A -t -c 'SELECT pg_current_wal_flush_lsn()')"; }
+follow() { # follow [SECONDS]: waits until all that is committed is shown; counts from now or from that time
+  local from=${1:-$(date +%s.%N)}
+  python3 demo/follow.py "$http" "$(sql -A -t -c 'SELECT pg_current_wal_flush_lsn()')" "$from"
+}
 change() { # change TITLE SQL…: runs the SQL in PostgreSQL and waits for the lake
   say "$1"; shift
   local one
   for one in "$@"; do printf '  %s;\n' "$one"; sql -c "$one"; done
-  follow
+  follow "$(date +%s.%N)"
 }
 daily() { flow query "SELECT station, day, deliveries, late, with_defects FROM gold.delivery_quality_daily ORDER BY day, station LIMIT 6"; }
 
