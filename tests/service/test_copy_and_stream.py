@@ -1,6 +1,8 @@
 """The copy and the stream meet exactly, under writers, however often `init` is interrupted."""
 import time
 
+import pytest
+
 from flowtest import oracle, workload
 from flowtest.waiting import wait_for
 
@@ -48,6 +50,29 @@ def test_init_killed_at_random_moments(database, make_flow, read, rng):
     oracle.check_all(flow, read(flow))
     slots = "SELECT slot_name FROM pg_replication_slots WHERE database = %s"
     wait_for("temporary slots to be gone", lambda: database.rows(slots, [database.name]) == [(flow.slot,)])
+
+
+@pytest.mark.parametrize("end", ["created", "abandoned"])
+def test_killed_while_the_slot_is_created(database, make_flow, read, end):
+    """A slot that a killed process's session still creates is not taken for a finished one."""
+    database.execute("CREATE TABLE held (id int PRIMARY KEY, n int)", "INSERT INTO held VALUES (1, 1)")
+    database.publish("held")
+    flow = make_flow(database, ["public.held"])
+    flow.allow("is held by server process")
+    holder = "SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s"
+    with database.connect(autocommit=False) as open_transaction:
+        open_transaction.execute("INSERT INTO held VALUES (2, 2)")  # creation waits for it to end
+        flow.start()
+        pid = wait_for("the slot to be in creation", lambda: database.value(holder, [flow.slot]))
+        flow.kill()
+        flow.start()
+        wait_for("the service to meet the held slot", lambda: "is held by server process" in flow.log_tail())
+        if end == "abandoned":
+            database.rows("SELECT pg_terminate_backend(%s)", [pid])
+            wait_for("the slot to be let go", lambda: database.value(holder, [flow.slot]) != pid)
+        open_transaction.commit()
+    flow.wait_ready()
+    assert oracle.check_all(flow, read(flow)) == {"public.held": 2}
 
 
 def test_one_large_transaction_and_many_small(database, make_flow, read):

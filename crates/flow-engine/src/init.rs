@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use flow_core::{Epoch, Generation, Lsn, Remedial, Remedy, TableName};
 use flow_source::{
-    CaptureTable, CopySession, ExportedSnapshot, Report, SourceOptions, create_publication, create_slot,
+    CaptureTable, CopySession, ExportedSnapshot, Report, SourceError, SourceOptions, create_publication, create_slot,
     open_copy_session, preflight, publication_rows, slot_state,
 };
 use flow_store::{Identity, InitState, Kind, LedgerPosition, NewShare, TableRecord, TableState};
@@ -291,6 +291,12 @@ async fn slot(shared: &Arc<Shared>, source: &SourceOptions) -> Result<Option<Exp
                 .set_init(&InitState::SlotCreated { consistent_point })?;
             tracing::info!(slot = source.slot, %consistent_point, "replication slot created");
             Ok(Some(exported))
+        }
+        // An earlier process's server session may still be creating it. Such a slot looks complete and goes
+        // with its session; one that nobody holds is complete.
+        (Some(InitState::Intended) | None, Some(slot)) if let Some(pid) = slot.active_pid => {
+            let slot = source.slot.clone();
+            Err(SourceError::SlotHeld { slot, pid }.into())
         }
         // The slot was made, and this process ended before it could write that down.
         (Some(InitState::Intended) | None, Some(slot)) => {

@@ -29,6 +29,8 @@ struct Options {
     rows: u64,
     mutations: u64,
     seconds: u64,
+    /// Is the build that is measured. Only `release` figures count; `dev` tries the benchmark itself.
+    profile: String,
     out: Option<PathBuf>,
     keep: bool,
 }
@@ -52,22 +54,28 @@ pub(crate) fn run(name: &str, args: &[&str]) -> Result<()> {
         _ => bail!("no benchmark {name}; there are drain, copy, freshness"),
     };
     let options = parse(args)?;
-    must(cargo().args([
-        "build",
-        "--release",
+    // `--workspace` gives every dependency the features it has in the gate.
+    let bins = [
+        "--workspace",
+        "--bin",
+        "embrasure-flow",
+        "--bin",
+        "flow-load",
         "--locked",
-        "-p",
-        "flow-daemon",
-        "-p",
-        "flow-testkit",
-    ]))?;
-    let release = target_dir()?.join("release");
+    ];
+    must(cargo().args(["build", "--profile", &options.profile]).args(bins))?;
+    let folder_of = if options.profile == "dev" {
+        "debug"
+    } else {
+        &options.profile
+    };
+    let built = target_dir()?.join(folder_of);
     let folder = std::env::temp_dir().join(format!("flow-bench-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let postgres = Postgres::start(&options.major, &folder.join("pg"))?;
     let bench = Bench {
-        flow: release.join("embrasure-flow"),
-        load: release.join("flow-load"),
+        flow: built.join("embrasure-flow"),
+        load: built.join("flow-load"),
         options,
         folder,
         postgres,
@@ -84,6 +92,7 @@ impl Bench {
             "benchmark": name,
             "postgres": self.postgres.ask("SHOW server_version")?,
             "fsync": fsync,
+            "profile": self.options.profile,
             "machine": machine()?,
             "commit": capture(cargo_free("git").args(["rev-parse", "--short", "HEAD"]))?.trim(),
         });
@@ -133,6 +142,7 @@ fn parse(args: &[&str]) -> Result<Options> {
         rows: 1_000_000,
         mutations: 500_000,
         seconds: 60,
+        profile: "release".into(),
         out: None,
         keep: false,
     };
@@ -143,6 +153,7 @@ fn parse(args: &[&str]) -> Result<Options> {
             "--pg" => options.major = (*value()?).to_owned(),
             "--rows" => options.rows = value()?.parse()?,
             "--mutations" => options.mutations = value()?.parse()?,
+            "--profile" => options.profile = (*value()?).to_owned(),
             "--seconds" => options.seconds = value()?.parse()?,
             "--out" => options.out = Some(PathBuf::from(value()?)),
             "--keep" => options.keep = true,
