@@ -58,6 +58,8 @@ pub struct Report {
     pub rate: u64,
     /// Counts arrivals that failed or started too late.
     pub missed_arrivals: usize,
+    /// Says why the first arrival failed that did.
+    pub first_failure: Option<String>,
     /// Counts transactions that never became visible.
     pub never_visible: usize,
     /// Is the time from COMMIT returned to visible in the catalog.
@@ -76,10 +78,18 @@ struct Arrival {
     lsn: Lsn,
 }
 
+/// Is what became of the arrivals that did not commit.
+#[derive(Default)]
+struct Failures {
+    count: usize,
+    first: Option<String>,
+}
+
 /// Runs the load and reports.
 ///
 /// # Errors
-/// When PostgreSQL or the catalog cannot be reached; failed arrivals are counted, not errors.
+/// When PostgreSQL or the catalog cannot be reached. Failed arrivals are counted, and the first is
+/// reported with its reason.
 pub async fn run(options: Options) -> Result<Report> {
     let over = Arc::new(AtomicBool::new(false));
     let poller = {
@@ -94,16 +104,17 @@ pub async fn run(options: Options) -> Result<Report> {
         workers.push(tokio::spawn(work(client, options.clone(), number, start, next.clone())));
     }
     let mut arrivals = Vec::new();
-    let mut failed = 0;
+    let mut failures = Failures::default();
     for worker in workers {
-        let (done, errors) = worker.await.context("a worker panicked")?;
+        let (done, failed) = worker.await.context("a worker panicked")?;
         arrivals.extend(done);
-        failed += errors;
+        failures.count += failed.count;
+        failures.first = failures.first.or(failed.first);
     }
     wait_for_tail(&options, &arrivals).await?;
     over.store(true, Ordering::Relaxed);
     let sightings = poller.join().ok().context("the poller panicked")??;
-    Ok(report(&options, start, arrivals, failed, &sightings))
+    Ok(report(&options, start, arrivals, failures, &sightings))
 }
 
 async fn connect(url: &str) -> Result<Client> {
@@ -118,11 +129,11 @@ async fn work(
     number: u64,
     start: Instant,
     next: Arc<AtomicU64>,
-) -> (Vec<Arrival>, usize) {
+) -> (Vec<Arrival>, Failures) {
     let whole = options.measured + 2 * options.margin;
     let last = (whole.as_secs_f64() * options.rate as f64) as u64;
     let mut keys = Keys::new(number, options.workers, options.rows);
-    let (mut done, mut failed) = (Vec::new(), 0);
+    let (mut done, mut failed) = (Vec::new(), Failures::default());
     loop {
         let arrival = next.fetch_add(1, Ordering::Relaxed);
         if arrival >= last {
@@ -140,7 +151,13 @@ async fn work(
                 lsn,
             }),
             Ok(_) => {}
-            Err(_) => failed += 1,
+            Err(error) => {
+                failed.count += 1;
+                failed.first.get_or_insert_with(|| format!("{error:#}"));
+                // The session would stay in the failed transaction. If this fails too, so does the
+                // next arrival, which is counted.
+                let _ = client.batch_execute("ROLLBACK").await;
+            }
         }
     }
 }
@@ -242,7 +259,7 @@ fn report(
     options: &Options,
     start: Instant,
     arrivals: Vec<Arrival>,
-    failed: usize,
+    failures: Failures,
     sightings: &[(Instant, Lsn)],
 ) -> Report {
     let visible = |arrival: &Arrival| {
@@ -261,7 +278,8 @@ fn report(
         transactions: arrivals.len(),
         mutations_each: MUTATIONS_EACH,
         rate: options.rate,
-        missed_arrivals: failed + delays.iter().filter(|delay| **delay > START_DELAY_MAX).count(),
+        missed_arrivals: failures.count + delays.iter().filter(|delay| **delay > START_DELAY_MAX).count(),
+        first_failure: failures.first,
         never_visible: arrivals.len() - fresh.len(),
         freshness: summarise(fresh),
         start_delay: summarise(delays),
@@ -367,13 +385,17 @@ mod tests {
             &options,
             start,
             vec![arrival(100), arrival(101), arrival(201)],
-            2,
+            Failures {
+                count: 2,
+                first: Some("duplicate key".into()),
+            },
             &sightings,
         );
         assert_eq!(
             (report.transactions, report.never_visible, report.missed_arrivals),
             (3, 1, 2)
         );
+        assert_eq!(report.first_failure.as_deref(), Some("duplicate key"));
         assert_eq!((report.freshness.p50_ms, report.freshness.max_ms), (10.0, 20.0));
     }
 }
