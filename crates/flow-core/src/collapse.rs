@@ -9,9 +9,10 @@
 //! 4. Columns PostgreSQL did not send are filled from the epoch's own rows where possible; else
 //!    the outcome names the key whose row before the epoch has them ([`Pending::origin`]).
 
-use std::collections::HashMap;
+use std::hash::BuildHasher;
 
 use bytes::Bytes;
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::key::{KeyError, encode_key};
 use crate::row::{State, has_state, resolve_unchanged};
@@ -124,10 +125,14 @@ impl Entry {
 #[derive(Debug)]
 pub struct Collapse<'a> {
     schema: &'a TableSchema,
-    places: HashMap<Key, usize>,
+    hasher: DefaultHashBuilder,
+    /// Finds a key's place in `entries`, which alone holds the key.
+    places: HashTable<usize>,
     entries: Vec<Entry>,
     appended: Vec<Bytes>,
-    key: Vec<u8>,
+    /// Are the keys of the change being folded.
+    new_key: Vec<u8>,
+    old_key: Vec<u8>,
     bytes: usize,
 }
 
@@ -136,10 +141,12 @@ impl<'a> Collapse<'a> {
     pub fn new(schema: &'a TableSchema) -> Self {
         Collapse {
             schema,
-            places: HashMap::new(),
+            hasher: DefaultHashBuilder::default(),
+            places: HashTable::new(),
             entries: Vec::new(),
             appended: Vec::new(),
-            key: Vec::new(),
+            new_key: Vec::new(),
+            old_key: Vec::new(),
             bytes: 0,
         }
     }
@@ -158,8 +165,11 @@ impl<'a> Collapse<'a> {
                 Ok(())
             }
             Change::Insert { new, .. } => {
-                let key = self.key_of(&new)?;
-                self.put(key, new, None)
+                let mut key = std::mem::take(&mut self.new_key);
+                let encoded = encode_key(&new, self.schema, &mut key);
+                let folded = encoded.map(|()| self.put(&key, new, None));
+                self.new_key = key;
+                Ok(folded?)
             }
             Change::Update { .. } | Change::Delete { .. } if !self.schema.has_key() => Err(CollapseError::AppendOnly),
             Change::Update { old, new, .. } => self.update(old, new),
@@ -167,22 +177,16 @@ impl<'a> Collapse<'a> {
                 let (Old::Key(row) | Old::Full(row)) = &old else {
                     return Err(CollapseError::Missing);
                 };
-                let key = self.key_of(row)?;
                 let full = matches!(old, Old::Full(_)).then(|| row.clone());
-                self.remove(key, full).map(drop)
+                let mut key = std::mem::take(&mut self.old_key);
+                let encoded = encode_key(row, self.schema, &mut key).map_err(CollapseError::from);
+                let folded = encoded.and_then(|()| self.remove(&key, full).map(drop));
+                self.old_key = key;
+                folded
             }
             Change::Truncate { .. } => Err(CollapseError::Truncated),
             Change::Block { code, reason, .. } => Err(CollapseError::Blocked { code, reason }),
         }
-    }
-
-    fn key_of(&mut self, row: &[u8]) -> Result<Key, CollapseError> {
-        let mut buffer = std::mem::take(&mut self.key);
-        let result = encode_key(row, self.schema, &mut buffer);
-        let key: Key = buffer.as_slice().into();
-        self.key = buffer;
-        result?;
-        Ok(key)
     }
 
     fn update(&mut self, old: Old, new: Bytes) -> Result<(), CollapseError> {
@@ -196,24 +200,41 @@ impl<'a> Collapse<'a> {
             Some(old_row) if has_state(&new, self.schema, State::Unchanged) => self.fill(&new, old_row)?,
             _ => new,
         };
-        let new_key = self.key_of(&new)?;
-        let old_key = match &old_row {
-            Some(row) => self.key_of(row)?,
-            None => new_key.clone(),
-        };
-        let before = self.remove(old_key.clone(), full)?;
+        let (mut new_key, mut old_key) = (std::mem::take(&mut self.new_key), std::mem::take(&mut self.old_key));
+        let folded = self.replace(&mut old_key, &mut new_key, old_row.as_deref(), full, new);
+        (self.new_key, self.old_key) = (new_key, old_key);
+        folded
+    }
+
+    /// Takes the old row away and puts the new one; the keys' buffers are filled on the way.
+    fn replace(
+        &mut self,
+        old_key: &mut Vec<u8>,
+        new_key: &mut Vec<u8>,
+        old_row: Option<&[u8]>,
+        full: Option<Bytes>,
+        new: Bytes,
+    ) -> Result<(), CollapseError> {
+        encode_key(&new, self.schema, new_key)?;
+        match old_row {
+            Some(row) => encode_key(row, self.schema, old_key)?,
+            None => old_key.clone_from(new_key),
+        }
+        let before = self.remove(old_key, full)?;
         if !has_state(&new, self.schema, State::Unchanged) {
-            return self.put(new_key, new, None);
+            self.put(new_key, new, None);
+            return Ok(());
         }
         match before {
             // The key's row came with this epoch: it has the columns, or knows who has.
             Some(Pending { row, origin }) => {
                 let filled = self.fill(&new, &row)?;
                 let unresolved = has_state(&filled, self.schema, State::Unchanged);
-                self.put(new_key, filled, if unresolved { origin } else { None })
+                self.put(new_key, filled, if unresolved { origin } else { None });
             }
-            None => self.put(new_key, new, Some(old_key)),
+            None => self.put(new_key, new, Some(old_key.as_slice().into())),
         }
+        Ok(())
     }
 
     /// Fills unchanged columns from `old` as far as it has them.
@@ -226,37 +247,53 @@ impl<'a> Collapse<'a> {
     }
 
     /// Empties a key and returns the row the epoch had put there; `None` if the row is older.
-    fn remove(&mut self, key: Key, full: Option<Bytes>) -> Result<Option<Pending>, CollapseError> {
-        if let Some(&place) = self.places.get(&key) {
+    fn remove(&mut self, key: &[u8], full: Option<Bytes>) -> Result<Option<Pending>, CollapseError> {
+        let hash = self.hasher.hash_one(key);
+        if let Some(place) = self.place(hash, key) {
             return self.entries[place].remove(full);
         }
-        self.enter(Outcome {
-            key,
-            expects: Expects::Present,
-            old: full,
-            now: None,
-        });
+        self.enter(
+            hash,
+            Outcome {
+                key: key.into(),
+                expects: Expects::Present,
+                old: full,
+                now: None,
+            },
+        );
         Ok(None)
     }
 
-    fn put(&mut self, key: Key, row: Bytes, origin: Option<Key>) -> Result<(), CollapseError> {
+    fn put(&mut self, key: &[u8], row: Bytes, origin: Option<Key>) {
         self.bytes += row.len();
         let pending = Pending { row, origin };
-        match self.places.get(&key) {
-            Some(&place) => self.entries[place].put(pending),
-            None => self.enter(Outcome {
-                key,
-                expects: Expects::Absent,
-                old: None,
-                now: Some(pending),
-            }),
+        let hash = self.hasher.hash_one(key);
+        match self.place(hash, key) {
+            Some(place) => self.entries[place].put(pending),
+            None => self.enter(
+                hash,
+                Outcome {
+                    key: key.into(),
+                    expects: Expects::Absent,
+                    old: None,
+                    now: Some(pending),
+                },
+            ),
         }
-        Ok(())
     }
 
-    fn enter(&mut self, outcome: Outcome) {
-        self.bytes += 2 * outcome.key.len() + outcome.old.as_ref().map_or(0, Bytes::len) + 200;
-        self.places.insert(outcome.key.clone(), self.entries.len());
+    fn place(&self, hash: u64, key: &[u8]) -> Option<usize> {
+        self.places
+            .find(hash, |&place| *self.entries[place].outcome.key == *key)
+            .copied()
+    }
+
+    fn enter(&mut self, hash: u64, outcome: Outcome) {
+        self.bytes += outcome.key.len() + outcome.old.as_ref().map_or(0, Bytes::len) + 200;
+        let (entries, hasher) = (&self.entries, &self.hasher);
+        self.places.insert_unique(hash, entries.len(), |&place| {
+            hasher.hash_one(&*entries[place].outcome.key)
+        });
         self.entries.push(Entry {
             outcome,
             beside: Vec::new(),

@@ -5,7 +5,7 @@
 //! is `0.0`, every NaN is one, and a numeric kept as exact text loses trailing zeros.
 
 use crate::codec::Malformed;
-use crate::row::{Datum, State, decode};
+use crate::row::{Datum, RowReader, State, decode};
 use crate::schema::{Column, ColumnType, TableSchema};
 
 /// Says why row bytes give no key.
@@ -25,14 +25,38 @@ pub enum KeyError {
 /// [`KeyError::Missing`] where a key column is NULL, unchanged or absent.
 pub fn encode_key(row: &[u8], schema: &TableSchema, out: &mut Vec<u8>) -> Result<(), KeyError> {
     out.clear();
-    let columns = decode(row, schema)?;
+    if !schema.key.is_sorted() {
+        let columns = decode(row, schema)?;
+        return schema
+            .key
+            .iter()
+            .try_for_each(|&index| put_column(out, schema, index, columns[index]));
+    }
+    // Keys mostly come first: what follows the last key column is not read.
+    let mut reader = RowReader::new(row, schema)?;
+    let mut read = 0;
     for &index in &schema.key {
-        match &columns[index] {
-            (State::Present, Some(datum)) => put_datum(out, &schema.columns[index], datum)?,
-            _ => return Err(KeyError::Missing(index)),
+        while let Some(column) = reader.next_column()? {
+            read += 1;
+            if read > index {
+                put_column(out, schema, index, column)?;
+                break;
+            }
         }
     }
     Ok(())
+}
+
+fn put_column(
+    out: &mut Vec<u8>,
+    schema: &TableSchema,
+    index: usize,
+    column: (State, Option<Datum<'_>>),
+) -> Result<(), KeyError> {
+    match column {
+        (State::Present, Some(datum)) => Ok(put_datum(out, &schema.columns[index], &datum)?),
+        _ => Err(KeyError::Missing(index)),
+    }
 }
 
 fn put_datum(out: &mut Vec<u8>, column: &Column, datum: &Datum<'_>) -> Result<(), Malformed> {

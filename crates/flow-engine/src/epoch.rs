@@ -21,7 +21,7 @@ use crate::block::{Block, block_table};
 use crate::error::EngineError;
 use crate::fold::{FoldTable, FoldTables, Range, Survey, TableFold, fold, survey};
 use crate::publish::{Draft, SharePlan, Work, blocking, retrying};
-use crate::resolve::{Resolved, resolve};
+use crate::resolve::{NewRow, Resolved, resolve};
 use crate::shared::Shared;
 use crate::table_writer::TableWriter;
 
@@ -272,9 +272,13 @@ impl EpochWork {
                 Err(refusal) => return Ok(Some((refusal.code.to_owned(), refusal.reason))),
             }
         } else {
-            let rows = appended.into_iter().map(|row| (Box::default(), row)).collect();
+            let rows = appended.into_iter().map(|row| NewRow {
+                key: Box::default(),
+                row,
+                replaces_hot: false,
+            });
             Resolved {
-                rows,
+                rows: rows.collect(),
                 ..Resolved::default()
             }
         };

@@ -399,7 +399,6 @@ async fn copy_one(
         target: record.target.clone(),
         table: Some(id),
         generation,
-        hot: record.hot.keeps_rows(),
         base_snapshot: table.current_snapshot_id(),
     };
     let operation = blocking(shared, move |shared| {

@@ -157,7 +157,6 @@ impl Publisher {
             target: record.target.clone(),
             table: Some(record.id),
             generation: record.generation,
-            hot: record.hot.keeps_rows(),
             base_snapshot: record.snapshot_id,
         });
         let shares: Vec<_> = shares.collect();

@@ -130,7 +130,6 @@ async fn write(
         target: planned.name.clone(),
         table: None,
         generation: Default::default(),
-        hot: false,
         base_snapshot: table.current_snapshot_id(),
     };
     let kind = Kind::Refresh {

@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use flow_core::collapse::{Expects, Key, Outcome};
 use flow_core::row::{project, resolve_unchanged};
-use flow_store::{Hot, Location, Store, TableRecord};
+use flow_store::{Found, Hot, Location, Store, TableRecord};
 
 use crate::error::EngineError;
 
@@ -21,12 +21,21 @@ const TOASTABLE_ROW_BYTES_MIN: usize = 500;
 /// Is what an epoch changes in one table.
 #[derive(Debug, Default)]
 pub(crate) struct Resolved {
-    /// Holds rows to write, with their keys; the key is empty in an append-only table.
-    pub(crate) rows: Vec<(Key, Bytes)>,
-    /// Holds keys that go.
-    pub(crate) gone: Vec<Key>,
+    /// Holds rows to write; the key is empty in an append-only table.
+    pub(crate) rows: Vec<NewRow>,
+    /// Holds keys that go, and whether the row index has a copy of their row.
+    pub(crate) gone: Vec<(Key, bool)>,
     /// Holds where replaced and deleted rows stand.
     pub(crate) deletes: Vec<Location>,
+}
+
+/// Is a row to write.
+#[derive(Debug)]
+pub(crate) struct NewRow {
+    pub(crate) key: Key,
+    pub(crate) row: Bytes,
+    /// Says whether the row index has a copy of the row that this one replaces.
+    pub(crate) replaces_hot: bool,
 }
 
 /// Says why a table cannot take the outcomes.
@@ -43,16 +52,18 @@ pub(crate) fn resolve(
     outcomes: Vec<Outcome>,
 ) -> Result<Result<Resolved, Refusal>, EngineError> {
     let keys: Vec<&[u8]> = outcomes.iter().map(|outcome| outcome.key.as_ref()).collect();
-    let locations = store.index().locate(table.id, table.generation, &keys)?;
-    if let Some(refusal) = unexpected(&outcomes, &locations) {
+    let found = store.index().locate(table.id, table.generation, &keys)?;
+    if let Some(refusal) = unexpected(&outcomes, &found) {
         return Ok(Err(refusal));
     }
     let mut origins = hot_rows(store, table, &outcomes)?.into_iter();
     let mut resolved = Resolved::default();
-    for (outcome, location) in outcomes.into_iter().zip(locations) {
+    for (outcome, found) in outcomes.into_iter().zip(found) {
+        let has_hot = found.is_some_and(|found| found.hot);
+        let location = found.map(|found| found.location);
         let Some(pending) = outcome.now else {
             resolved.deletes.extend(location);
-            resolved.gone.push(outcome.key);
+            resolved.gone.push((outcome.key, has_hot));
             continue;
         };
         if outcome.old.as_ref() == Some(&pending.row) {
@@ -74,19 +85,23 @@ pub(crate) fn resolve(
             },
         };
         resolved.deletes.extend(location);
-        resolved.rows.push((outcome.key, row));
+        resolved.rows.push(NewRow {
+            key: outcome.key,
+            row,
+            replaces_hot: has_hot,
+        });
     }
     Ok(Ok(resolved))
 }
 
 /// Compares what the fold expects with what the index holds.
-fn unexpected(outcomes: &[Outcome], locations: &[Option<Location>]) -> Option<Refusal> {
+fn unexpected(outcomes: &[Outcome], found: &[Option<Found>]) -> Option<Refusal> {
     let wrong = outcomes
         .iter()
-        .zip(locations)
-        .find(|(outcome, location)| match outcome.expects {
-            Expects::Absent => location.is_some(),
-            Expects::Present => location.is_none(),
+        .zip(found)
+        .find(|(outcome, found)| match outcome.expects {
+            Expects::Absent => found.is_some(),
+            Expects::Present => found.is_none(),
         });
     let (outcome, _) = wrong?;
     let reason = match outcome.expects {

@@ -12,11 +12,11 @@ use flow_core::arrow::BatchBuilder;
 use flow_core::collapse::Key;
 use flow_core::{Attempt, FileId};
 use flow_lake::{DataWriter, Table, WrittenFile};
-use flow_store::{FileRecord, IndexDelta, Location, OperationRecord, TableRecord};
+use flow_store::{FileRecord, HotChange, IndexDelta, Location, OperationRecord, TableRecord};
 
 use crate::error::EngineError;
 use crate::publish::{Draft, blocking};
-use crate::resolve::{Resolved, hot_copy};
+use crate::resolve::{NewRow, Resolved, hot_copy};
 use crate::shared::Shared;
 
 /// Is how many rows make a batch: enough that per-batch costs vanish, few enough to stay in cache.
@@ -36,8 +36,8 @@ pub(crate) struct TableWriter {
     attempt: Attempt,
     writer: DataWriter,
     batch: BatchBuilder,
-    /// Holds the keys and hot copies of the rows in `batch`, in order.
-    waiting: Vec<(Key, Option<Bytes>)>,
+    /// Holds what the row index gets of the rows in `batch`, in order.
+    waiting: Vec<Waiting>,
     /// Numbers the writer's files.
     files: Vec<FileId>,
     delta: IndexDelta,
@@ -46,6 +46,25 @@ pub(crate) struct TableWriter {
     delete_files: Vec<WrittenFile>,
     rows: u64,
     deleted: u64,
+}
+
+/// Is what the row index gets of a row, but for its place.
+#[derive(Debug)]
+struct Waiting {
+    key: Key,
+    /// Is the copy to keep.
+    hot: Option<Bytes>,
+    replaces_hot: bool,
+}
+
+impl Waiting {
+    fn hot_change(&self) -> HotChange<'_> {
+        match &self.hot {
+            Some(row) => HotChange::Keep(row),
+            None if self.replaces_hot => HotChange::Drop,
+            None => HotChange::None,
+        }
+    }
 }
 
 impl TableWriter {
@@ -81,18 +100,19 @@ impl TableWriter {
 
     /// Writes what one pass changes.
     pub(crate) async fn write(&mut self, resolved: Resolved) -> Result<(), EngineError> {
-        for (key, row) in resolved.rows {
+        for NewRow { key, row, replaces_hot } in resolved.rows {
             self.batch
                 .append(&row)
                 .map_err(|error| EngineError::Invariant(format!("row of {}: {error}", self.record.source)))?;
-            self.waiting.push((key, hot_copy(&self.record, &row)?));
+            let hot = hot_copy(&self.record, &row)?;
+            self.waiting.push(Waiting { key, hot, replaces_hot });
             if self.batch.rows() >= BATCH_ROWS || self.batch.bytes() >= BATCH_BYTES {
                 self.flush().await?;
             }
         }
         self.flush().await?;
-        for key in &resolved.gone {
-            self.delta.remove(key);
+        for (key, hot) in &resolved.gone {
+            self.delta.remove(key, *hot);
             self.stage_full()?;
         }
         self.deleted += resolved.deletes.len() as u64;
@@ -120,12 +140,12 @@ impl TableWriter {
         self.rows += self.waiting.len() as u64;
         let waiting = std::mem::take(&mut self.waiting);
         if self.record.schema.has_key() {
-            for (offset, (key, hot)) in waiting.iter().enumerate() {
+            for (offset, row) in waiting.iter().enumerate() {
                 let location = Location {
                     file,
                     position: place.position + offset as u64,
                 };
-                self.delta.put(key, location, hot.as_deref());
+                self.delta.put(&row.key, location, row.hot_change());
                 self.stage_full()?;
             }
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use flow_core::operation::Event;
 use flow_core::transaction::TransactionMeta;
 use flow_core::{Epoch, FileId, Generation, Lsn, OperationId, TableId, TableName};
-use flow_store::{CompletionWrites, IndexDelta, Kind, Location, NewShare, Store, StoreError, StoreOptions};
+use flow_store::{CompletionWrites, HotChange, IndexDelta, Kind, Location, NewShare, Store, StoreError, StoreOptions};
 
 const ROWS: u64 = 1_000_000;
 const EPOCH_ROWS: u64 = 100_000;
@@ -166,7 +166,6 @@ fn publish(store: &Store, epoch: u64) -> Result<Took, StoreError> {
         target: TableName::new("bronze", "t"),
         table: Some(T),
         generation: G,
-        hot: true,
         base_snapshot: None,
     };
     let began = Moment::take();
@@ -181,8 +180,8 @@ fn publish(store: &Store, epoch: u64) -> Result<Took, StoreError> {
             position: at as u64,
         };
         match delete {
-            0 => delta.put(&key(*n), location, Some(row)),
-            _ => delta.remove(&key(*n)),
+            0 => delta.put(&key(*n), location, HotChange::Keep(row)),
+            _ => delta.remove(&key(*n), true),
         }
         if delta.is_full() {
             operations.stage_block(operation.seq(), 0, blocks, &delta)?;

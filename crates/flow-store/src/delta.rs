@@ -2,6 +2,9 @@
 //!
 //! A block is a varint count and then entries in order: tag (1 byte), key (length-prefixed), and for
 //! a put: file varint, position varint, row copy (length-prefixed) where the tag says so.
+//!
+//! Most rows never have a copy. An entry says whether one is there to be dropped, so that only those
+//! pay for a tombstone.
 
 use flow_core::FileId;
 use flow_core::codec::{Malformed, Reader, put_prefixed, put_varint};
@@ -37,7 +40,7 @@ impl<'a> DeltaEntry<'a> {
     /// Is the key, without table and generation.
     pub fn key(&self) -> &'a [u8] {
         match self {
-            DeltaEntry::Put { key, .. } | DeltaEntry::Remove { key } => key,
+            DeltaEntry::Put { key, .. } | DeltaEntry::Remove { key, .. } => key,
         }
     }
 }
@@ -45,6 +48,19 @@ impl<'a> DeltaEntry<'a> {
 const REMOVE: u8 = 0;
 const PUT: u8 = 1;
 const PUT_HOT: u8 = 2;
+const PUT_DROPPING: u8 = 3;
+const REMOVE_DROPPING: u8 = 4;
+
+/// Says what becomes of the copy of a key's row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HotChange<'a> {
+    /// There was none, and there will be none.
+    None,
+    /// This is the copy from now on.
+    Keep(&'a [u8]),
+    /// There was one, and there will be none.
+    Drop,
+}
 
 /// Is one change of the row index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,13 +71,15 @@ pub enum DeltaEntry<'a> {
         key: &'a [u8],
         /// Is where the row stands.
         location: Location,
-        /// Is the copy of the row, where the table keeps one.
-        hot: Option<&'a [u8]>,
+        /// Says what becomes of the copy of the row.
+        hot: HotChange<'a>,
     },
     /// The key has no row.
     Remove {
         /// Is the key, without table and generation.
         key: &'a [u8],
+        /// Says whether there is a copy of the row, which goes too.
+        hot: bool,
     },
 }
 
@@ -105,19 +123,23 @@ impl IndexDelta {
     }
 
     /// Adds that the key's row stands at `location`.
-    pub fn put(&mut self, key: &[u8], location: Location, hot: Option<&[u8]>) {
-        self.body.push(if hot.is_some() { PUT_HOT } else { PUT });
+    pub fn put(&mut self, key: &[u8], location: Location, hot: HotChange<'_>) {
+        self.body.push(match hot {
+            HotChange::None => PUT,
+            HotChange::Keep(_) => PUT_HOT,
+            HotChange::Drop => PUT_DROPPING,
+        });
         put_prefixed(&mut self.body, key);
         location.write(&mut self.body);
-        if let Some(row) = hot {
+        if let HotChange::Keep(row) = hot {
             put_prefixed(&mut self.body, row);
         }
         self.entries += 1;
     }
 
-    /// Adds that the key has no row.
-    pub fn remove(&mut self, key: &[u8]) {
-        self.body.push(REMOVE);
+    /// Adds that the key has no row; `hot` says whether the row had a copy.
+    pub fn remove(&mut self, key: &[u8], hot: bool) {
+        self.body.push(if hot { REMOVE_DROPPING } else { REMOVE });
         put_prefixed(&mut self.body, key);
         self.entries += 1;
     }
@@ -137,7 +159,7 @@ impl IndexDelta {
         for entry in DeltaEntries::new(bytes)? {
             match entry? {
                 DeltaEntry::Put { key, location, hot } => delta.put(key, location, hot),
-                DeltaEntry::Remove { key } => delta.remove(key),
+                DeltaEntry::Remove { key, hot } => delta.remove(key, hot),
             }
         }
         Ok(delta)
@@ -174,16 +196,18 @@ impl<'a> DeltaEntries<'a> {
         let tag = self.reader.u8("entry tag")?;
         let key = self.reader.prefixed("entry key")?;
         Ok(match tag {
-            REMOVE => DeltaEntry::Remove { key },
-            PUT => DeltaEntry::Put {
+            REMOVE | REMOVE_DROPPING => DeltaEntry::Remove {
                 key,
-                location: Location::read(&mut self.reader)?,
-                hot: None,
+                hot: tag == REMOVE_DROPPING,
             },
-            PUT_HOT => DeltaEntry::Put {
+            PUT | PUT_HOT | PUT_DROPPING => DeltaEntry::Put {
                 key,
                 location: Location::read(&mut self.reader)?,
-                hot: Some(self.reader.prefixed("row copy")?),
+                hot: match tag {
+                    PUT_HOT => HotChange::Keep(self.reader.prefixed("row copy")?),
+                    PUT_DROPPING => HotChange::Drop,
+                    _ => HotChange::None,
+                },
             },
             _ => return Err(self.reader.malformed("entry tag")),
         })

@@ -30,6 +30,15 @@ use crate::record;
 /// the blocks they pin stay small beside the cache.
 const KEYS_PER_LOOKUP: usize = 1024;
 
+/// Is what the index knows of a key's row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Is where the row stands.
+    pub location: Location,
+    /// Says whether there is a copy of the row.
+    pub hot: bool,
+}
+
 /// Looks rows up by key.
 #[derive(Clone, Debug)]
 pub struct RowIndex {
@@ -50,15 +59,16 @@ impl RowIndex {
         table: TableId,
         generation: Generation,
         keys: &[&[u8]],
-    ) -> Result<Vec<Option<Location>>, StoreError> {
+    ) -> Result<Vec<Option<Found>>, StoreError> {
         self.lookup(Family::Index, table, generation, keys, |key, value| {
             let broken = |error| record::malformed(Family::Index, key)(error);
             let mut reader = Reader::new(record::open(Family::Index, key, value)?);
             let location = Location::read(&mut reader).map_err(broken)?;
+            let hot = reader.u8("row copy mark").map_err(broken)? != 0;
             if !reader.is_empty() {
                 return Err(broken(reader.malformed("location end")));
             }
-            Ok(location)
+            Ok(Found { location, hot })
         })
     }
 

@@ -7,7 +7,7 @@
 //! | `facts` | name | one typed singleton each |
 //! | `files` | file u64 | data file |
 //! | `hot` | table u32, generation u32, key | row bytes (blob files) |
-//! | `index` | table u32, generation u32, key | file varint, position varint |
+//! | `index` | table u32, generation u32, key | file varint, position varint, 1 if `hot` has a copy |
 //! | `journal.chunk` | commit LSN u64, chunk number u32 | changes |
 //! | `journal.txn` | end LSN u64 | transaction |
 //! | `operation` | seq u64, part u8, share u32 | header, share or sealed plan |

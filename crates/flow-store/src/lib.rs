@@ -35,11 +35,11 @@ mod store;
 mod tables;
 mod tuning;
 
-pub use delta::{BLOCK_BYTES, DeltaEntries, DeltaEntry, IndexDelta, Location};
+pub use delta::{BLOCK_BYTES, DeltaEntries, DeltaEntry, HotChange, IndexDelta, Location};
 pub use error::StoreError;
 pub use facts::{Facts, Identity, InitState, LedgerPosition};
 pub use files::{FileRecord, FileRegister};
-pub use index::{BulkWriter, RowIndex};
+pub use index::{BulkWriter, Found, RowIndex};
 pub use journal::{Chunks, Journal, Staged, Transactions};
 pub use layout::{FORMAT_VERSION, Family};
 pub use operations::{CompletionWrites, Kind, NewShare, OperationRecord, Operations, Share};

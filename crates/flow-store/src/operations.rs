@@ -94,7 +94,6 @@ impl Operations {
             target: share.target,
             table: share.table,
             generation: share.generation,
-            hot: share.hot,
             phase: Phase::Building { attempt: Attempt(1) },
             base_snapshot: share.base_snapshot,
             plan: None,
@@ -205,14 +204,14 @@ impl Operations {
         if applied >= stands.blocks {
             return Ok(false);
         }
-        let (generation, hot) = (stands.generation, stands.hot);
+        let generation = stands.generation;
         let table = stands.table.expect("only a captured table has an index delta");
         let key = block_key(operation.seq, share_number(share), applied);
         let value = self.read_block(&key)?;
         let body = wrapping::open(Family::OperationBlock, &key, &value)?;
         let entries = DeltaEntries::new(body).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
         let entries = entries.map_err(wrapping::malformed(Family::OperationBlock, &key))?;
-        let mut batch = self.index_batch(table, generation, hot, entries);
+        let mut batch = self.index_batch(table, generation, entries);
         let before = operation.shares[share].phase;
         let moved = operation.step(share, Event::Applied(applied + 1));
         moved.expect("a committed share's cursor may grow");
@@ -225,37 +224,15 @@ impl Operations {
     }
 
     /// Makes the batch that a block asks for.
-    fn index_batch(
-        &self,
-        table: TableId,
-        generation: Generation,
-        hot: bool,
-        mut entries: Vec<DeltaEntry<'_>>,
-    ) -> WriteBatch {
+    fn index_batch(&self, table: TableId, generation: Generation, mut entries: Vec<DeltaEntry<'_>>) -> WriteBatch {
         // Neighbours in a write buffer are inserted cheaply. The sort is stable: the last entry of a
         // key stays the last.
         entries.sort_by_key(DeltaEntry::key);
         let mut batch = IndexBatch::new(&self.database, table, generation);
         for entry in entries {
             match entry {
-                DeltaEntry::Put {
-                    key,
-                    location,
-                    hot: copy,
-                } => {
-                    batch.put(key, location);
-                    match copy {
-                        Some(row) if hot => batch.put_hot(key, row),
-                        None if hot => batch.remove_hot(key),
-                        _ => {}
-                    }
-                }
-                DeltaEntry::Remove { key } => {
-                    batch.remove(key);
-                    if hot {
-                        batch.remove_hot(key);
-                    }
-                }
+                DeltaEntry::Put { key, location, hot } => batch.put(key, location, hot),
+                DeltaEntry::Remove { key, hot } => batch.remove(key, hot),
             }
         }
         batch.finish()

@@ -24,13 +24,6 @@ pub enum Hot {
     All,
 }
 
-impl Hot {
-    /// Says whether any copy is kept.
-    pub fn keeps_rows(&self) -> bool {
-        !matches!(self, Hot::None)
-    }
-}
-
 /// Says how a captured table stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "state")]

@@ -186,3 +186,123 @@ fn impossible_histories_are_refused() {
         Err(CollapseError::Truncated)
     );
 }
+
+mod random {
+    //! Folding, judged by a model: a map of rows that each change is applied to.
+
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Model = BTreeMap<i32, String>;
+
+    /// Is a wish; what the table's state does not allow is left out.
+    #[derive(Clone, Debug)]
+    enum Wish {
+        Insert(i32, String),
+        /// Changes the row, perhaps its key, perhaps leaving out its text.
+        Update(i32, i32, Option<String>),
+        Delete(i32),
+        /// `SET id = a + b - id`: a deferrable key holds two rows in between.
+        Swap(i32, i32),
+    }
+
+    fn wish() -> impl Strategy<Value = Wish> {
+        let text = || prop_oneof![Just("x".to_owned()), Just("y".to_owned()), "[a-c]{1,2}"];
+        prop_oneof![
+            (0..6, text()).prop_map(|(id, text)| Wish::Insert(id, text)),
+            (0..6, 0..6, prop::option::of(text())).prop_map(|(id, to, text)| Wish::Update(id, to, text)),
+            (0..6, prop::option::of(text())).prop_map(|(id, text)| Wish::Update(id, id, text)),
+            (0..6).prop_map(Wish::Delete),
+            (0..6, 0..6).prop_map(|(a, b)| Wish::Swap(a, b)),
+        ]
+    }
+
+    /// Says what the server sends of an old row.
+    fn old(full: bool, id: i32, text: &str, key_changes: bool) -> Old {
+        match (full, key_changes) {
+            (true, _) => Old::Full(row(id, Some(text))),
+            (false, true) => Old::Key(key_row(id)),
+            (false, false) => Old::None,
+        }
+    }
+
+    /// Does what is wished to the model, as the changes PostgreSQL would send.
+    fn perform(model: &mut Model, wish: &Wish, full: bool, changes: &mut Vec<Change>) {
+        match wish {
+            Wish::Insert(id, text) if !model.contains_key(id) => {
+                model.insert(*id, text.clone());
+                changes.push(insert(*id, text));
+            }
+            Wish::Update(id, to, text) if model.contains_key(id) && (id == to || !model.contains_key(to)) => {
+                let before = model.remove(id).expect("is there");
+                changes.push(update(old(full, *id, &before, id != to), row(*to, text.as_deref())));
+                model.insert(*to, text.clone().unwrap_or(before));
+            }
+            Wish::Delete(id) => {
+                if let Some(before) = model.remove(id) {
+                    let old = old(full, *id, &before, true);
+                    changes.push(Change::Delete { table: TABLE, old });
+                }
+            }
+            Wish::Swap(a, b) if full && a != b && model.contains_key(a) && model.contains_key(b) => {
+                let (first, second) = (model[a].clone(), model[b].clone());
+                changes.push(update(Old::Full(row(*a, Some(&first))), row(*b, Some(&first))));
+                changes.push(update(Old::Full(row(*b, Some(&second))), row(*a, None)));
+                model.insert(*b, first);
+                model.insert(*a, second);
+            }
+            _ => {}
+        }
+    }
+
+    fn text_of(row: &Bytes) -> Option<String> {
+        match crate::row::decode(row, &schema()).expect("own row")[1] {
+            (State::Present, Some(Datum::String(text))) => Some(text.to_owned()),
+            _ => None,
+        }
+    }
+
+    /// Does to `before` what the outcomes say, as the engine does with the lake.
+    fn apply(before: &Model, outcomes: &[Outcome]) -> Model {
+        let id_of = |key: &[u8]| i32::from_be_bytes(key.try_into().expect("int key")) ^ i32::MIN;
+        let mut after = before.clone();
+        for outcome in outcomes {
+            let id = id_of(&outcome.key);
+            assert_eq!(
+                before.contains_key(&id),
+                outcome.expects == Expects::Present,
+                "key {id} before the epoch"
+            );
+            match &outcome.now {
+                None => after.remove(&id),
+                Some(pending) => {
+                    let origin = pending.origin.as_ref().map(|key| before[&id_of(key)].clone());
+                    let text = text_of(&pending.row).or(origin).expect("the text has a source");
+                    after.insert(id, text)
+                }
+            };
+        }
+        after
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn outcomes_turn_the_state_before_into_the_state_after(
+            before in prop::collection::btree_map(0..6_i32, "[a-c]{1,2}", 0..6),
+            wishes in prop::collection::vec(wish(), 0..24),
+            full: bool,
+        ) {
+            let (mut model, mut changes) = (before.clone(), Vec::new());
+            for wish in &wishes {
+                perform(&mut model, wish, full, &mut changes);
+            }
+            let outcomes = fold(changes).expect("a possible history folds");
+            prop_assert_eq!(apply(&before, &outcomes), model);
+        }
+    }
+}

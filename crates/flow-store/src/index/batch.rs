@@ -4,7 +4,7 @@ use flow_core::{Generation, TableId};
 use rocksdb::{ColumnFamily, WriteBatch};
 
 use crate::database::Database;
-use crate::delta::Location;
+use crate::delta::{HotChange, Location};
 use crate::layout::{Family, row_prefix};
 use crate::record;
 
@@ -34,26 +34,29 @@ impl<'a> IndexBatch<'a> {
         self.key.extend_from_slice(key);
     }
 
-    pub(crate) fn put(&mut self, key: &[u8], location: Location) {
+    pub(crate) fn put(&mut self, key: &[u8], location: Location, hot: HotChange<'_>) {
         self.full_key(key);
-        record::seal_into(&mut self.value, &self.key, |out| location.write(out));
+        record::seal_into(&mut self.value, &self.key, |out| {
+            location.write(out);
+            out.push(u8::from(matches!(hot, HotChange::Keep(_))));
+        });
         self.batch.put_cf(self.index, &self.key, &self.value);
+        match hot {
+            HotChange::None => {}
+            HotChange::Keep(row) => {
+                record::seal_into(&mut self.value, &self.key, |out| out.extend_from_slice(row));
+                self.batch.put_cf(self.hot, &self.key, &self.value);
+            }
+            HotChange::Drop => self.batch.delete_cf(self.hot, &self.key),
+        }
     }
 
-    pub(crate) fn remove(&mut self, key: &[u8]) {
+    pub(crate) fn remove(&mut self, key: &[u8], hot: bool) {
         self.full_key(key);
         self.batch.delete_cf(self.index, &self.key);
-    }
-
-    pub(crate) fn put_hot(&mut self, key: &[u8], row: &[u8]) {
-        self.full_key(key);
-        record::seal_into(&mut self.value, &self.key, |out| out.extend_from_slice(row));
-        self.batch.put_cf(self.hot, &self.key, &self.value);
-    }
-
-    pub(crate) fn remove_hot(&mut self, key: &[u8]) {
-        self.full_key(key);
-        self.batch.delete_cf(self.hot, &self.key);
+        if hot {
+            self.batch.delete_cf(self.hot, &self.key);
+        }
     }
 
     pub(crate) fn finish(self) -> WriteBatch {

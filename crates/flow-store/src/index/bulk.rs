@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flow_core::{Generation, TableId};
 
 use crate::database::{Database, Durability};
-use crate::delta::{DeltaEntry, IndexDelta, Location};
+use crate::delta::{DeltaEntry, HotChange, IndexDelta, Location};
 use crate::error::StoreError;
 use crate::index::IndexBatch;
 use crate::layout::Family;
@@ -47,7 +47,8 @@ impl BulkWriter {
     /// # Errors
     /// Crash if the write fails.
     pub fn put(&mut self, key: &[u8], location: Location, hot: Option<&[u8]>) -> Result<(), StoreError> {
-        self.block.put(key, location, hot);
+        self.block
+            .put(key, location, hot.map_or(HotChange::None, HotChange::Keep));
         self.rows += 1;
         if self.block.is_full() { self.write() } else { Ok(()) }
     }
@@ -59,10 +60,7 @@ impl BulkWriter {
             let DeltaEntry::Put { key, location, hot } = entry else {
                 unreachable!("a bulk writer only puts");
             };
-            batch.put(key, location);
-            if let Some(row) = hot {
-                batch.put_hot(key, row);
-            }
+            batch.put(key, location, hot);
         }
         self.database.write(batch.finish(), Durability::Unlogged)?;
         self.block.clear();

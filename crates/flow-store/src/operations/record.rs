@@ -42,8 +42,6 @@ pub struct NewShare {
     pub table: Option<TableId>,
     /// Is the content whose row index the delta changes.
     pub generation: Generation,
-    /// Says that the table's row index keeps row copies: only then are they written and removed.
-    pub hot: bool,
     /// Is the target's current snapshot; `None` if it has none.
     pub base_snapshot: Option<i64>,
 }
@@ -57,8 +55,6 @@ pub struct Share {
     pub table: Option<TableId>,
     /// Is the content whose row index the delta changes.
     pub generation: Generation,
-    /// Says that the table's row index keeps row copies.
-    pub hot: bool,
     pub(super) phase: Phase,
     /// Is the snapshot the attempt builds on; `None` if the target has none.
     pub base_snapshot: Option<i64>,

@@ -1,18 +1,26 @@
 //! The index delta's encoding, against a list of what was put in.
 
-use flow_store::{BLOCK_BYTES, DeltaEntries, DeltaEntry, IndexDelta};
+use flow_store::{BLOCK_BYTES, DeltaEntries, DeltaEntry, HotChange, IndexDelta};
 use proptest::prelude::*;
 
 use crate::support::at;
 
-type Entry = (Vec<u8>, Option<(u64, u64, Option<Vec<u8>>)>);
+/// Is a key with what is put, and the copy: nothing, kept, or dropped.
+type Entry = (Vec<u8>, Result<(u64, u64, Result<Vec<u8>, bool>), bool>);
 
 fn build(entries: &[Entry]) -> IndexDelta {
     let mut delta = IndexDelta::new();
     for (key, put) in entries {
         match put {
-            Some((file, position, hot)) => delta.put(key, at(*file, *position), hot.as_deref()),
-            None => delta.remove(key),
+            Ok((file, position, hot)) => {
+                let hot = match hot {
+                    Ok(row) => HotChange::Keep(row),
+                    Err(true) => HotChange::Drop,
+                    Err(false) => HotChange::None,
+                };
+                delta.put(key, at(*file, *position), hot);
+            }
+            Err(hot) => delta.remove(key, *hot),
         }
     }
     delta
@@ -23,10 +31,14 @@ fn read(bytes: &[u8]) -> Option<Vec<Entry>> {
     let owned = entries.map(|entry| {
         Some(match entry.ok()? {
             DeltaEntry::Put { key, location, hot } => {
-                let put = (location.file.0, location.position, hot.map(<[u8]>::to_vec));
-                (key.to_vec(), Some(put))
+                let hot = match hot {
+                    HotChange::Keep(row) => Ok(row.to_vec()),
+                    HotChange::Drop => Err(true),
+                    HotChange::None => Err(false),
+                };
+                (key.to_vec(), Ok((location.file.0, location.position, hot)))
             }
-            DeltaEntry::Remove { key } => (key.to_vec(), None),
+            DeltaEntry::Remove { key, hot } => (key.to_vec(), Err(hot)),
         })
     });
     owned.collect()
@@ -46,7 +58,14 @@ proptest! {
         entries in prop::collection::vec(
             (
                 prop::collection::vec(any::<u8>(), 0..40),
-                prop::option::of((any::<u64>(), any::<u64>(), prop::option::of(prop::collection::vec(any::<u8>(), 0..300)))),
+                prop::result::maybe_ok(
+                    (
+                        any::<u64>(),
+                        any::<u64>(),
+                        prop::result::maybe_ok(prop::collection::vec(any::<u8>(), 0..300), any::<bool>()),
+                    ),
+                    any::<bool>(),
+                ),
             ),
             0..20,
         ),
@@ -67,8 +86,8 @@ proptest! {
 
 #[test]
 fn every_cut_and_every_addition_is_an_error() {
-    let hot = Some(b"row".to_vec());
-    let delta = build(&[(b"a".to_vec(), Some((1, 300, hot))), (b"b".to_vec(), None)]);
+    let hot = Ok(b"row".to_vec());
+    let delta = build(&[(b"a".to_vec(), Ok((1, 300, hot))), (b"b".to_vec(), Err(true))]);
     let bytes = bytes_of(&delta);
     for cut in 0..bytes.len() {
         assert_eq!(read(&bytes[..cut]), None, "cut {cut}");
@@ -84,7 +103,7 @@ fn a_block_fills_at_its_size_and_is_reusable() {
     let mut delta = IndexDelta::new();
     let mut entries = 0;
     while !delta.is_full() {
-        delta.put(b"some key", at(1, entries), Some(&[7; 100]));
+        delta.put(b"some key", at(1, entries), HotChange::Keep(&[7; 100]));
         entries += 1;
     }
     assert_eq!(delta.len(), entries);

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use flow_core::operation::{Event, Phase};
 use flow_core::{Attempt, Epoch, FileId, Generation, Lsn, Remedial, Remedy, TableId};
 use flow_store::{
-    CompletionWrites, FORMAT_VERSION, Family, FileRecord, IndexDelta, InitState, LedgerPosition, Store, StoreError,
+    CompletionWrites, FORMAT_VERSION, Family, FileRecord, HotChange, IndexDelta, InitState, LedgerPosition, Store,
+    StoreError,
 };
 
 use crate::lifecycle::write_raw;
 use crate::records::{refresh, run};
-use crate::support::{at, epoch, id, identity, meta, open, options, share, table, temp};
+use crate::support::{at, epoch, id, identity, meta, open, options, row_at, share, table, temp};
 
 fn path(version: u32) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/v{version}.json"))
@@ -58,7 +59,7 @@ fn fill(store: &Store) {
     for (n, key) in [(1, b"first"), (2, b"later")] {
         let mut operation = store.operations().begin(id, epoch(n), vec![share(1)]).expect("written");
         let mut delta = IndexDelta::new();
-        delta.put(key, at(1, n), Some(&[5; 100]));
+        delta.put(key, at(1, n), HotChange::Keep(&[5; 100]));
         store
             .operations()
             .stage_block(operation.seq(), 0, 0, &delta)
@@ -114,7 +115,7 @@ fn check(store: &Store) {
             .locate(TableId(1), Generation(1), &keys)
             .expect("readable")
     };
-    assert_eq!(found(store), [Some(at(1, 1)), None]);
+    assert_eq!(found(store), [Some(row_at(at(1, 1), true)), None]);
     let hot = store.index().hot(TableId(1), Generation(1), &keys).expect("readable");
     assert_eq!(hot[0].as_deref(), Some(&[5; 100][..]));
     let mut open = store.operations().open_operations().expect("readable");
@@ -128,7 +129,10 @@ fn check(store: &Store) {
     assert_eq!(operation.shares[0].plan.as_deref(), Some(&b"plan"[..]));
     operation.step(0, Event::MarkerFound).expect("allowed");
     assert!(store.operations().apply_block(&mut operation, 0).expect("applied"));
-    assert_eq!(found(store), [Some(at(1, 1)), Some(at(1, 2))]);
+    assert_eq!(
+        found(store),
+        [Some(row_at(at(1, 1), true)), Some(row_at(at(1, 2), true))]
+    );
     assert_eq!(
         store.refreshes().all().expect("readable"),
         [("gold.a".to_owned(), refresh(1))]

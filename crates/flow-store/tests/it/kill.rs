@@ -10,9 +10,9 @@ use std::path::Path;
 
 use flow_core::operation::{Event, Phase};
 use flow_core::{Epoch, Generation, Lsn, TableId};
-use flow_store::{CompletionWrites, IndexDelta, Kind, LedgerPosition, OperationRecord, Store};
+use flow_store::{CompletionWrites, HotChange, IndexDelta, Kind, LedgerPosition, OperationRecord, Store};
 
-use crate::support::{CHILD_DIR, at, child, id, meta, mix, open, share, temp};
+use crate::support::{CHILD_DIR, at, child, id, meta, mix, open, row_at, share, temp};
 
 const ROUNDS: u64 = 12;
 const KEYS: u64 = 300;
@@ -98,8 +98,12 @@ fn publish(store: &Store, epoch: u64) {
     let mut delta = IndexDelta::new();
     for key in 0..KEYS {
         match touches(epoch, key) {
-            Some(true) => delta.put(&key.to_be_bytes(), at(epoch, key), Some(&copy_of(epoch, key))),
-            Some(false) => delta.remove(&key.to_be_bytes()),
+            Some(true) => delta.put(
+                &key.to_be_bytes(),
+                at(epoch, key),
+                HotChange::Keep(&copy_of(epoch, key)),
+            ),
+            Some(false) => delta.remove(&key.to_be_bytes(), true),
             None => {}
         }
         if delta.len() == 40 || key == KEYS - 1 {
@@ -223,7 +227,7 @@ fn check_index(store: &Store, told: &Told) {
         let by = by.filter(|epoch| touches(*epoch, key) == Some(true));
         assert_eq!(
             found[key as usize],
-            by.map(|epoch| at(epoch, key)),
+            by.map(|epoch| row_at(at(epoch, key), true)),
             "key {key} after epoch {last}"
         );
         assert_eq!(

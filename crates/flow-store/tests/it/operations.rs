@@ -2,10 +2,12 @@
 
 use flow_core::operation::{Event, Phase};
 use flow_core::{Attempt, Epoch, Generation, Lsn, TableId};
-use flow_store::{CompletionWrites, IndexDelta, Kind, LedgerPosition, OperationRecord, RefreshCompletion, Store};
+use flow_store::{
+    CompletionWrites, HotChange, IndexDelta, Kind, LedgerPosition, OperationRecord, RefreshCompletion, Store,
+};
 
 use crate::records::{refresh, run};
-use crate::support::{at, epoch, id, open, share, table, temp};
+use crate::support::{at, epoch, id, open, row_at, share, table, temp};
 
 const G: Generation = Generation(1);
 
@@ -15,7 +17,11 @@ fn seal(store: &Store, operation: &mut OperationRecord, share: usize, blocks: u6
         let mut delta = IndexDelta::new();
         for n in 0..10 {
             let key = block * 10 + n;
-            delta.put(&key.to_be_bytes(), at(operation.seq(), key), Some(&[block as u8; 100]));
+            delta.put(
+                &key.to_be_bytes(),
+                at(operation.seq(), key),
+                HotChange::Keep(&[block as u8; 100]),
+            );
         }
         store
             .operations()
@@ -137,17 +143,20 @@ fn removes_and_puts_without_a_copy_take_the_copy_away() {
     let keys: [&[u8]; 3] = [b"a", b"b", b"c"];
     let mut delta = IndexDelta::new();
     for key in keys {
-        delta.put(key, at(1, 0), Some(key));
+        delta.put(key, at(1, 0), HotChange::Keep(key));
     }
     apply(&delta);
     delta.clear();
-    delta.remove(b"a");
-    delta.put(b"b", at(2, 5), None);
-    delta.remove(b"c");
-    delta.put(b"c", at(2, 6), Some(b"again"));
+    delta.remove(b"a", true);
+    delta.put(b"b", at(2, 5), HotChange::Drop);
+    delta.remove(b"c", true);
+    delta.put(b"c", at(2, 6), HotChange::Keep(b"again"));
     apply(&delta);
     let found = store.index().locate(TableId(1), G, &keys).expect("readable");
-    assert_eq!(found, [None, Some(at(2, 5)), Some(at(2, 6))]);
+    assert_eq!(
+        found,
+        [None, Some(row_at(at(2, 5), false)), Some(row_at(at(2, 6), true))]
+    );
     let hot = store.index().hot(TableId(1), G, &keys).expect("readable");
     assert_eq!(hot, [None, None, Some(b"again".as_slice().into())]);
 }

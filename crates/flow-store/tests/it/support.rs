@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use flow_core::transaction::TransactionMeta;
 use flow_core::{Column, ColumnType, Epoch, FileId, Generation, Lsn, OperationId, TableId, TableName, TableSchema};
-use flow_store::{Hot, Identity, Kind, Location, NewShare, Store, StoreOptions, TableRecord, TableState};
+use flow_store::{Found, Hot, Identity, Kind, Location, NewShare, Store, StoreOptions, TableRecord, TableState};
 
 pub(crate) fn open(dir: &Path) -> Store {
     Store::open(options(dir)).expect("the directory is free and sound")
@@ -30,6 +30,11 @@ pub(crate) fn identity() -> Identity {
         database: "shop".into(),
         source_uid: "0123456789abcdef".into(),
     }
+}
+
+/// Is what the index knows of a row with a copy, or without.
+pub(crate) fn row_at(location: Location, hot: bool) -> Found {
+    Found { location, hot }
 }
 
 pub(crate) fn at(file: u64, position: u64) -> Location {
@@ -96,7 +101,6 @@ pub(crate) fn share(table: u32) -> NewShare {
         target: TableName::new("bronze", format!("t{table}")),
         table: Some(TableId(table)),
         generation: Generation(1),
-        hot: true,
         base_snapshot: None,
     }
 }

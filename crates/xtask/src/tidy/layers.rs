@@ -77,11 +77,11 @@ const HOMES: &[(&str, &[&str])] = &[
     ("clap", &["flow-daemon"]),
     ("crc32fast", &["flow-core", "flow-store"]),
     ("datafusion", &["flow-refresh"]),
+    ("hashbrown", &["flow-core"]),
     ("iceberg", &["flow-lake"]),
     // File locks, signals and free disk space: thin system calls, each where it is needed.
     ("libc", &["flow-store", "flow-engine", "flow-daemon"]),
     ("parquet", &["flow-lake"]),
-    ("pgwire-replication", &["flow-source"]),
     ("postgres-protocol", &["flow-source"]),
     ("prometheus", &["flow-http"]),
     ("rocksdb", &["flow-store"]),
@@ -92,7 +92,6 @@ const HOMES: &[(&str, &[&str])] = &[
     ("tokio", ASYNC),
     // The test kit is a PostgreSQL client of its own: it plays the user's application.
     ("tokio-postgres", &["flow-source", DEV_ONLY]),
-    ("tokio-postgres-rustls", &["flow-source"]),
     ("tokio-util", ASYNC),
     ("socket2", &["flow-source"]),
     ("tokio-rustls", &["flow-source"]),
@@ -100,7 +99,6 @@ const HOMES: &[(&str, &[&str])] = &[
     ("toml_edit", &["flow-daemon"]),
     ("tracing-subscriber", &["flow-daemon"]),
     ("uuid", &["flow-lake", "flow-engine"]),
-    ("xsum", &["flow-refresh"]),
 ];
 
 /// Is what one crate depends on.
