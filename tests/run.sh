@@ -2,7 +2,7 @@
 # Installs what is missing and runs the tests.
 #
 #   tests/run.sh                 the gate: format, tidy, build, clippy, unit and service tests
-#   tests/run.sh --slow LANE     one long lane: majors, crash, random, soak or spark
+#   tests/run.sh --slow LANE     one long lane: majors, crash, random, soak, spark or fuzz
 #
 # Works on a fresh Debian 12 with git and the Rust toolchain of rust-toolchain.toml. Build output and
 # downloads go to CARGO_TARGET_DIR and TOOLS_CACHE, by default below ~/.cache/embrasure-flow.

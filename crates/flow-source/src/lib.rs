@@ -20,6 +20,8 @@ mod copy;
 mod error;
 mod event;
 mod feedback;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod options;
 mod pgoutput;
 mod preflight;

@@ -6,7 +6,7 @@
 //!
 //! A lane that fails stops the lanes that stand on it, never its neighbours.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -24,6 +24,15 @@ const TEST_BUDGET: Duration = minutes(15);
 const TESTS_BUDGET: Duration = minutes(30);
 /// One long lane.
 const SLOW_BUDGET: Duration = minutes(30);
+/// One fuzz target, from its build to its end.
+const FUZZ_BUDGET: Duration = minutes(20);
+/// How long a target looks for crashes, in seconds.
+const FUZZ_SECONDS: &str = "300";
+/// The fuzz targets, and where the inputs of each are kept.
+const FUZZ_TARGETS: [(&str, &str); 2] = [
+    ("stream", "crates/flow-source/corpus"),
+    ("copy", "crates/flow-source/corpus/copy"),
+];
 /// The oldest and the newest supported PostgreSQL run in the gate, all five in `slow majors`.
 const GATE_MAJORS: [&str; 2] = ["14", "18"];
 const ALL_MAJORS: [&str; 5] = ["14", "15", "16", "17", "18"];
@@ -34,7 +43,10 @@ const SERVICE_WORKERS: &str = "4";
 pub(crate) fn ci() -> Result<()> {
     let mut lanes = Lanes::default();
     let fetching = Fetch::start(&GATE_MAJORS)?;
-    lanes.run("format", minutes(1), || must(cargo().args(["fmt", "--all", "--check"])));
+    lanes.run("format", minutes(1), || {
+        must(cargo().args(["fmt", "--all", "--check"]))?;
+        must(cargo().args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))
+    });
     lanes.run("tidy", minutes(1), || tidy::check(false));
     let built = lanes.run_computing("build", BUILD_BUDGET, || {
         must(cargo().args(["build", "--workspace", "--all-targets", "--locked"]))
@@ -79,7 +91,8 @@ pub(crate) fn slow(name: &str) -> Result<()> {
     let majors: &[&str] = match name {
         "majors" => &ALL_MAJORS,
         "crash" | "random" | "soak" | "spark" => &["18"],
-        _ => bail!("no lane {name}; there are majors, crash, random, soak, spark"),
+        "fuzz" => return fuzz(lanes),
+        _ => bail!("no lane {name}; there are majors, crash, random, soak, spark, fuzz"),
     };
     let fetching = Fetch::start(majors)?;
     if !lanes.run("build", BUILD_BUDGET, build_binary) || !lanes.run("fetch (wait)", minutes(10), || fetching.wait()) {
@@ -96,6 +109,41 @@ pub(crate) fn slow(name: &str) -> Result<()> {
         lanes.run(name, SLOW_BUDGET, || pytest("18", &["--lane", name, "-s"]));
     }
     lanes.finish()
+}
+
+/// Runs each fuzz target for some minutes, beginning with the kept inputs.
+fn fuzz(mut lanes: Lanes) -> Result<()> {
+    let script = root().join("tests/tools/fuzz.sh");
+    let program = PathBuf::from(capture(&mut Command::new(script))?.trim());
+    lanes.run("fuzz lock", minutes(1), || {
+        must(cargo().args(["fetch", "--locked", "--manifest-path", "fuzz/Cargo.toml"]))
+    });
+    for (target, kept) in FUZZ_TARGETS {
+        lanes.run(&format!("fuzz {target}"), FUZZ_BUDGET, || {
+            fuzz_target(&program, target, &root().join(kept))
+        });
+    }
+    lanes.finish()
+}
+
+/// Runs one target; a crash is an error, and its input lies below `fuzz/artifacts`.
+fn fuzz_target(program: &Path, target: &str, kept: &Path) -> Result<()> {
+    let built = target_dir()?.join("fuzz");
+    // libFuzzer writes what it finds worth keeping into the first folder and only reads the second.
+    let found = built.join("corpus").join(target);
+    std::fs::create_dir_all(&found).with_context(|| format!("cannot make {}", found.display()))?;
+    let mut command = Command::new("rustup");
+    command
+        .args(["run", "nightly"])
+        .arg(program)
+        .args(["run", "--fuzz-dir", "fuzz", "--target-dir"])
+        .args([&built, Path::new(target), &found, kept])
+        .args(["--", "-print_final_stats=1"])
+        .args(["-timeout=30", &format!("-max_total_time={FUZZ_SECONDS}")])
+        .current_dir(root())
+        // The cargo that started us is the stable one.
+        .env_remove("CARGO");
+    must(&mut command)
 }
 
 /// Runs service tests on one major with the caller's own pytest arguments.

@@ -21,7 +21,7 @@ use anyhow::{Result, bail};
 
 const USAGE: &str = "\
 cargo xtask ci                        the gate: format, tidy, build, clippy, unit and service tests
-cargo xtask slow LANE                 one long lane: majors, crash, random, soak, spark
+cargo xtask slow LANE                 one long lane: majors, crash, random, soak, spark, fuzz
 cargo xtask service MAJOR [ARG…]      service tests on one PostgreSQL major; ARGs go to pytest
 cargo xtask tidy [--update]           text checks; --update rewrites the size ratchets
 cargo xtask bench drain|copy|freshness [--pg MAJOR] [--rows N] [--mutations N] [--seconds N] [--out FILE] [--keep]";
