@@ -15,9 +15,18 @@ pub(crate) fn root() -> PathBuf {
 }
 
 /// Is cargo, as it was when it started us.
+///
+/// What it told us of our own package stays here: ring's build script watches those variables, so
+/// that a build from here and one from a shell would each undo the other's, with all that uses TLS.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
+    for (name, _) in std::env::vars_os() {
+        let of_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+        if name.to_str().is_some_and(of_package) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 
