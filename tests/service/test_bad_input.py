@@ -414,7 +414,7 @@ def test_enum_value_added_while_streaming(database, make_flow, read):
     oracle.check_all(flow, read(flow))
 
 
-@pytest.mark.parametrize("case", ["drop_table_and_add", "drop_operation"])
+@pytest.mark.parametrize("case", ["drop_table_and_add", "drop_blocked_table_and_add", "drop_operation"])
 def test_publication_changed_behind_our_back(database, make_flow, read, case):
     """ALTER PUBLICATION is not in the stream: rows may be missing for ever, so the tables need a resync."""
     for name in ("t", "u"):
@@ -423,7 +423,14 @@ def test_publication_changed_behind_our_back(database, make_flow, read, case):
     flow = make_flow(database, ["public.t", "public.u"])
     flow.allow("publication", "resync", r"public\.")
     flow.start().wait_ready()
-    if case == "drop_table_and_add":
+    if case == "drop_blocked_table_and_add":
+        database.execute("TRUNCATE t")
+        flow.wait_blocked("public.t", "truncate")
+        database.execute("ALTER PUBLICATION embrasure_flow DROP TABLE t", "INSERT INTO t VALUES (2, 2)")
+        database.execute("ALTER PUBLICATION embrasure_flow ADD TABLE t")
+        flow.wait_blocked("public.t", "publication.*truncate")
+        assert flow.table("public.t")["state"] == "resync_required"
+    elif case == "drop_table_and_add":
         database.execute("ALTER PUBLICATION embrasure_flow DROP TABLE t")
         database.execute("UPDATE t SET v = 2")
         database.execute("ALTER PUBLICATION embrasure_flow ADD TABLE t")
@@ -435,6 +442,23 @@ def test_publication_changed_behind_our_back(database, make_flow, read, case):
     else:
         database.execute("ALTER PUBLICATION embrasure_flow SET (publish = 'insert')")
         assert flow.wait_exit(60) == 79
+
+
+def test_publication_changed_while_copying(database, make_flow, read):
+    """A table that was copied is given up if the publication may have lost its rows before the rest was."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1)")
+    database.execute("CREATE TABLE u (id int PRIMARY KEY, v text)", "INSERT INTO u SELECT g, repeat('u', 300) FROM generate_series(1, 100000) g")
+    database.publish("t", "u")
+    flow = make_flow(database, ["public.t", "public.u"])
+    flow.allow("publication", "resync", r"public\.")
+    flow.run("init", timeout=120, env={"FLOW_FAILPOINT": "operation_completed:1"})
+    assert (flow.state_dir / "failpoint.hit").exists(), "no copy was completed"
+    database.execute("ALTER PUBLICATION embrasure_flow DROP TABLE t", "UPDATE t SET v = 2", "ALTER PUBLICATION embrasure_flow ADD TABLE t")
+    flow.start()
+    flow.wait_blocked("public.t", "publication")
+    assert flow.table("public.t")["state"] == "resync_required"
+    flow.wait_ready()
+    oracle.check_table(flow, "u", "public.u", read(flow))
 
 
 def test_disk_floor_pauses_capture(simple, database, read):

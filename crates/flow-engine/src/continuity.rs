@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flow_core::Lsn;
-use flow_source::{CaptureTable, slot_state};
+use flow_source::{CaptureTable, publication_rows, slot_state};
 use flow_store::{InitState, TableState};
 use tokio_util::sync::CancellationToken;
 
@@ -47,7 +47,8 @@ pub(crate) async fn continue_source(
     );
     let slot = retry_source(shared, shutdown, || async { Ok(slot_state(&source).await?) }).await?;
     check_slot(shared, slot, &options)?;
-    compare_publication(shared, &source, None).await?;
+    let rows = retry_source(shared, shutdown, || async { Ok(publication_rows(&source).await?) }).await?;
+    compare_publication(shared, rows, None).await?;
     let captured = shared.store.tables().all()?;
     captured
         .iter()

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use flow_source::{SourceOptions, publication_rows, server_lsn};
+use flow_source::{Affected, PublicationRows, publication_rows, server_lsn};
 use flow_store::{TableRecord, TableState};
 use tokio_util::sync::CancellationToken;
 
@@ -35,7 +35,10 @@ pub(crate) async fn heartbeat(shared: &Arc<Shared>, cancel: CancellationToken) -
             // Capture reports and retries a lost source; this look only misses its turn.
             Err(error) => tracing::debug!(%error, "heartbeat missed"),
         }
-        compare_publication(shared, &source, Some(&mut suspected)).await?;
+        match publication_rows(&source).await {
+            Ok(rows) => compare_publication(shared, rows, Some(&mut suspected)).await?,
+            Err(error) => tracing::debug!(%error, "the publication could not be compared"),
+        }
         limit_holds(shared).await?;
         let sizes = blocking(shared, |shared| Ok(shared.store.sizes()?)).await?;
         let sum = |names: &[&str]| {
@@ -65,16 +68,9 @@ pub(crate) async fn heartbeat(shared: &Arc<Shared>, cancel: CancellationToken) -
 /// table by itself, and more exactly, if it is changed and written to.
 pub(crate) async fn compare_publication(
     shared: &Arc<Shared>,
-    source: &SourceOptions,
+    rows: PublicationRows,
     suspected: Option<&mut Option<serde_json::Value>>,
 ) -> Result<(), EngineError> {
-    let rows = match publication_rows(source).await {
-        Ok(rows) => rows,
-        Err(error) => {
-            tracing::debug!(%error, "the publication could not be compared");
-            return Ok(());
-        }
-    };
     let stored = shared.store.facts().publication()?;
     let value = serde_json::to_value(&rows).map_err(|error| EngineError::Invariant(error.to_string()))?;
     if stored.as_ref() == Some(&value) {
@@ -88,37 +84,56 @@ pub(crate) async fn compare_publication(
     }
     if let Some(stored) = stored {
         let earlier = serde_json::from_value(stored).map_err(|error| EngineError::Invariant(error.to_string()))?;
-        let tables = shared.tables();
-        let followed = tables
-            .values()
-            // A blocked table has its reason already, and a copying one is read afresh.
-            .filter(|table| table.state == TableState::Streaming);
-        let captured: BTreeMap<u32, &TableRecord> = followed.map(|table| (table.relation_oid, table)).collect();
-        let oids: Vec<u32> = captured.keys().copied().collect();
-        let change = rows.compare(&earlier, &oids);
-        let all = !oids.is_empty() && change.affected.len() == oids.len();
-        for (oid, reason) in change.affected {
-            let Some(table) = captured.get(&oid) else { continue };
-            let block = Block {
-                code: "F0121".to_owned(),
-                reason,
-                hold_lsn: table.published_lsn,
-            };
-            require_resync(shared, table.id, block).await?;
-        }
-        if all {
-            return Err(EngineError::Resync {
-                code: "F0121",
-                message: "the publication changed in a way that may have lost rows of every captured table; the lake \
-                          stands as it was; see each table's reason in `status`, then initialise again"
-                    .to_owned(),
-            });
-        }
+        mark_affected(shared, &rows, &earlier).await?;
     }
     blocking(shared, move |shared| {
         Ok(shared.store.facts().set_publication(&value)?)
     })
     .await
+}
+
+/// Gives the tables up that may have lost rows.
+async fn mark_affected(
+    shared: &Arc<Shared>,
+    rows: &PublicationRows,
+    earlier: &PublicationRows,
+) -> Result<(), EngineError> {
+    let tables = shared.tables();
+    // A table given up has nothing left to lose, and a copying one is read under a snapshot to come.
+    let followed = tables.values().filter(|table| {
+        !matches!(
+            table.state,
+            TableState::ResyncRequired { .. } | TableState::Copying
+        )
+    });
+    let followed: BTreeMap<u32, &TableRecord> = followed.map(|table| (table.relation_oid, table)).collect();
+    let oids: Vec<u32> = followed.keys().copied().collect();
+    let mut marked = 0;
+    for Affected { oid, reason, told } in rows.compare(earlier, &oids).affected {
+        let Some(table) = followed.get(&oid) else { continue };
+        let reason = match &table.state {
+            // Its held changes tell of that, in their place.
+            TableState::Blocked { .. } if told => continue,
+            TableState::Blocked { code, reason: why, .. } => format!("{reason}; was blocked: {code}: {why}"),
+            _ => reason,
+        };
+        let block = Block {
+            code: "F0121".to_owned(),
+            reason,
+            hold_lsn: table.published_lsn,
+        };
+        require_resync(shared, table.id, block).await?;
+        marked += 1;
+    }
+    if marked > 0 && marked == followed.len() {
+        return Err(EngineError::Resync {
+            code: "F0121",
+            message: "the publication changed in a way that may have lost rows of every captured table; the lake \
+                      stands as it was; see each table's reason in `status`, then initialise again"
+                .to_owned(),
+        });
+    }
+    Ok(())
 }
 
 /// Gives blocked tables up whose held journal grew past the limit.

@@ -25,6 +25,7 @@ use crate::adapters::source_options;
 use crate::block::{Block, block_table};
 use crate::copy::{CopyWork, blocks_table};
 use crate::error::EngineError;
+use crate::heartbeat::compare_publication;
 use crate::options::EngineOptions;
 use crate::publish::{blocking, publish, retrying};
 use crate::shared::{Shared, operation_id};
@@ -57,6 +58,8 @@ pub(crate) async fn init(shared: &Arc<Shared>, make_publication: bool) -> Result
         refuse_leftovers(shared, &source, &wanted).await?;
     }
     require_ok(&report)?;
+    // Before any snapshot is taken, so that a change while tables are copied is found afterwards.
+    compare_publication(shared, publication_rows(&source).await?, None).await?;
     intend(shared, &report, &wanted, &comparison.missing).await?;
     let mut exported = slot(shared, &source).await?;
     let capturing = Capturing::start(shared, &options)?;

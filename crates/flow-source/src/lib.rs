@@ -45,7 +45,7 @@ pub use event::SourceEvent;
 pub use options::SourceOptions;
 pub use preflight::{Check, Report, SystemInfo, preflight};
 pub use publication::{
-    PublicationChange, PublicationRows, RelationRow, create_publication, discover, publication_rows,
+    Affected, PublicationChange, PublicationRows, RelationRow, create_publication, discover, publication_rows,
 };
 pub use slot::{ExportedSnapshot, SlotState, create_slot, drop_slot, server_lsn, slot_state};
 pub use stream::Stream;

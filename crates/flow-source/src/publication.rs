@@ -51,8 +51,20 @@ pub struct PublicationRows {
 /// Is what a change of the publication means for captured tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PublicationChange {
-    /// Says, for each captured table (by oid) that may have lost rows, why.
-    pub affected: Vec<(u32, String)>,
+    /// Holds the captured tables that may have lost rows.
+    pub affected: Vec<Affected>,
+}
+
+/// Is a captured table that may have lost rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Affected {
+    /// Is the table's oid.
+    pub oid: u32,
+    /// Says what happened to it.
+    pub reason: String,
+    /// Says that the stream tells of it too, once the table is written to: no row is lost for whoever
+    /// stops there.
+    pub told: bool,
 }
 
 impl PublicationChange {
@@ -71,14 +83,17 @@ impl PublicationRows {
     pub fn compare(&self, earlier: &PublicationRows, captured: &[u32]) -> PublicationChange {
         let mut change = PublicationChange::default();
         for &oid in captured {
-            if let Some(reason) = self.why_affected(earlier, oid) {
-                change.affected.push((oid, reason));
-            }
+            let lost = self.why_rows_lost(earlier, oid).map(|reason| (reason, false));
+            let told = || self.why_shape_changed(earlier, oid).map(|reason| (reason, true));
+            let affected = lost.or_else(told);
+            change
+                .affected
+                .extend(affected.map(|(reason, told)| Affected { oid, reason, told }));
         }
         change
     }
 
-    fn why_affected(&self, earlier: &PublicationRows, oid: u32) -> Option<String> {
+    fn why_rows_lost(&self, earlier: &PublicationRows, oid: u32) -> Option<String> {
         let Some((publication, _)) = self.publication else {
             return Some("the publication was dropped".to_owned());
         };
@@ -103,6 +118,15 @@ impl PublicationRows {
             return Some("the publication's schemas were changed".to_owned());
         }
         let before = earlier.relations.iter().find(|r| r.oid == oid)?;
+        if now.filenode != before.filenode && now.column_xmins != before.column_xmins {
+            return Some("the table was rewritten by a change of a column".to_owned());
+        }
+        None
+    }
+
+    fn why_shape_changed(&self, earlier: &PublicationRows, oid: u32) -> Option<String> {
+        let now = self.relations.iter().find(|r| r.oid == oid)?;
+        let before = earlier.relations.iter().find(|r| r.oid == oid)?;
         if now.name != before.name {
             return Some(format!("the table was renamed to {}", now.name));
         }
@@ -111,9 +135,6 @@ impl PublicationRows {
         }
         if now.columns != before.columns {
             return Some("the table's columns were changed".to_owned());
-        }
-        if now.filenode != before.filenode && now.column_xmins != before.column_xmins {
-            return Some("the table was rewritten by a change of a column".to_owned());
         }
         None
     }
@@ -246,32 +267,34 @@ mod tests {
 
     #[test]
     fn whatever_may_have_dropped_rows_is_found() {
-        let check = |change: fn(&mut PublicationRows), expected: &str| {
+        const LOST: Option<bool> = Some(false);
+        const TOLD: Option<bool> = Some(true);
+        let check = |change: fn(&mut PublicationRows), told: Option<bool>, expected: &str| {
             let mut later = rows();
             change(&mut later);
             let affected = later.compare(&rows(), &[100]).affected;
-            let reason = affected.first().map_or("", |(_, reason)| reason);
-            assert!(
-                reason.contains(expected) && reason.is_empty() == expected.is_empty(),
-                "{reason}"
-            );
+            assert_eq!(affected.first().map(|affected| affected.told), told, "{expected}");
+            let reason = affected.first().map_or("", |affected| &affected.reason);
+            assert!(reason.contains(expected), "{reason}");
         };
-        check(|_| {}, "");
-        check(|r| r.publication = None, "dropped");
-        check(|r| r.publication = Some((3, 30)), "made again");
-        check(|r| r.publication = Some((1, 11)), "operations");
-        check(|r| r.tables[0].1 = 21, "taken out");
-        check(|r| r.tables.push((3, 20, 101)), "");
-        check(|r| r.relations.clear(), "dropped");
-        check(|r| r.relations[0].identity = "n".to_owned(), "identity");
-        check(|r| r.relations[0].columns[0] = "2 id 23 -1".to_owned(), "columns");
-        check(|r| r.relations[0].filenode = 6, "");
-        check(|r| r.relations[0].column_xmins[0] = 8, "");
+        check(|_| {}, None, "");
+        check(|r| r.publication = None, LOST, "dropped");
+        check(|r| r.publication = Some((3, 30)), LOST, "made again");
+        check(|r| r.publication = Some((1, 11)), LOST, "operations");
+        check(|r| r.tables[0].1 = 21, LOST, "taken out");
+        check(|r| r.tables.push((3, 20, 101)), None, "");
+        check(|r| r.relations.clear(), LOST, "dropped");
+        check(|r| r.relations[0].identity = "n".to_owned(), TOLD, "identity");
+        check(|r| r.relations[0].columns[0] = "2 id 23 -1".to_owned(), TOLD, "columns");
+        check(|r| r.relations[0].filenode = 6, None, "");
+        check(|r| r.relations[0].column_xmins[0] = 8, None, "");
         check(
             |r| {
                 r.relations[0].filenode = 6;
                 r.relations[0].column_xmins[0] = 8;
+                r.relations[0].columns[0] = "1 id 20 -1".to_owned();
             },
+            LOST,
             "rewritten",
         );
     }

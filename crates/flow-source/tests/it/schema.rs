@@ -101,7 +101,7 @@ async fn changes_that_are_not_on_the_wire_are_found_in_the_catalog() {
             exec(&client, sql).await;
             let after = publication_rows(&options).await.expect("answers");
             let change = after.compare(&before, &[oid]);
-            let reason = change.affected.first().map_or("", |(_, reason)| reason);
+            let reason = change.affected.first().map_or("", |affected| &affected.reason);
             assert!(
                 reason.contains(expected) && reason.is_empty() == expected.is_empty(),
                 "{version}: {sql}: {reason}"
