@@ -442,6 +442,8 @@ def test_publication_changed_behind_our_back(database, make_flow, read, case):
     else:
         database.execute("ALTER PUBLICATION embrasure_flow SET (publish = 'insert')")
         assert flow.wait_exit(60) == 79
+        flow.start()
+        assert flow.wait_exit(60) == 79, "a restart must not look healthy"
 
 
 def test_publication_changed_while_copying(database, make_flow, read):

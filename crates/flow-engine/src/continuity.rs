@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::adapters::source_options;
 use crate::error::EngineError;
-use crate::heartbeat::compare_publication;
+use crate::heartbeat::{compare_publication, some_table_left};
 use crate::options::EngineOptions;
 use crate::shared::Shared;
 use crate::wanted::{self, Settings};
@@ -49,6 +49,7 @@ pub(crate) async fn continue_source(
     check_slot(shared, slot, &options)?;
     let rows = retry_source(shared, shutdown, || async { Ok(publication_rows(&source).await?) }).await?;
     compare_publication(shared, rows, None).await?;
+    some_table_left(shared)?;
     let captured = shared.store.tables().all()?;
     captured
         .iter()

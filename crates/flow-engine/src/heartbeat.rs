@@ -40,6 +40,7 @@ pub(crate) async fn heartbeat(shared: &Arc<Shared>, cancel: CancellationToken) -
             Err(error) => tracing::debug!(%error, "the publication could not be compared"),
         }
         limit_holds(shared).await?;
+        some_table_left(shared)?;
         let sizes = blocking(shared, |shared| Ok(shared.store.sizes()?)).await?;
         let sum = |names: &[&str]| {
             sizes
@@ -100,15 +101,11 @@ async fn mark_affected(
 ) -> Result<(), EngineError> {
     let tables = shared.tables();
     // A table given up has nothing left to lose, and a copying one is read under a snapshot to come.
-    let followed = tables.values().filter(|table| {
-        !matches!(
-            table.state,
-            TableState::ResyncRequired { .. } | TableState::Copying
-        )
-    });
+    let followed = tables
+        .values()
+        .filter(|table| !matches!(table.state, TableState::ResyncRequired { .. } | TableState::Copying));
     let followed: BTreeMap<u32, &TableRecord> = followed.map(|table| (table.relation_oid, table)).collect();
     let oids: Vec<u32> = followed.keys().copied().collect();
-    let mut marked = 0;
     for Affected { oid, reason, told } in rows.compare(earlier, &oids).affected {
         let Some(table) = followed.get(&oid) else { continue };
         let reason = match &table.state {
@@ -123,17 +120,28 @@ async fn mark_affected(
             hold_lsn: table.published_lsn,
         };
         require_resync(shared, table.id, block).await?;
-        marked += 1;
-    }
-    if marked > 0 && marked == followed.len() {
-        return Err(EngineError::Resync {
-            code: "F0121",
-            message: "the publication changed in a way that may have lost rows of every captured table; the lake \
-                      stands as it was; see each table's reason in `status`, then initialise again"
-                .to_owned(),
-        });
     }
     Ok(())
+}
+
+/// Refuses to go on when every table was given up: nobody may take that for a working service.
+pub(crate) fn some_table_left(shared: &Shared) -> Result<(), EngineError> {
+    let tables = shared.tables();
+    let mut reasons = tables.values().map(|table| match &table.state {
+        TableState::ResyncRequired { code, reason, .. } => Some((&table.source, code, reason)),
+        _ => None,
+    });
+    let Some(first) = reasons.next() else { return Ok(()) };
+    let (Some((table, code, reason)), true) = (first, reasons.all(|reason| reason.is_some())) else {
+        return Ok(());
+    };
+    Err(EngineError::Resync {
+        code: "F0121",
+        message: format!(
+            "changes of every captured table may be lost ({table}: {code}: {reason}); the lake stands as it was; \
+             remove the state directory, the slot and the target tables and run init"
+        ),
+    })
 }
 
 /// Gives blocked tables up whose held journal grew past the limit.
