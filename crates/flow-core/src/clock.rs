@@ -31,6 +31,30 @@ pub fn iso_utc(at: UnixMicros) -> String {
     )
 }
 
+/// Reads what [`iso_utc`] wrote; `None` for any other text.
+pub fn parse_iso_utc(text: &str) -> Option<UnixMicros> {
+    let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
+    let mut date = date.rsplitn(3, '-');
+    let (day, month, year) = (date.next()?, date.next()?, date.next()?);
+    let (time, micros) = time.split_once('.')?;
+    let mut time = time.splitn(3, ':');
+    let mut next = || time.next()?.parse::<i64>().ok();
+    let seconds = next()? * 3600 + next()? * 60 + next()?;
+    let days = days_from_civil(year.parse().ok()?, month.parse().ok()?, day.parse().ok()?);
+    let at = days * 86_400_000_000 + seconds * 1_000_000 + micros.parse::<i64>().ok()?;
+    // What does not give the same text again was not ours: a thirteenth month, say.
+    (iso_utc(at) == text).then_some(at)
+}
+
+/// Counts the days from 1970-01-01 to a date of the proleptic Gregorian calendar.
+fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
+    // Years begin in March, so that the leap day is the last; Hinnant, "chrono-compatible low-level date algorithms".
+    let year = if month <= 2 { year - 1 } else { year };
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let of_year = (153 * (month + if month > 2 { -3 } else { 9 }) + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}
+
 /// Is the proleptic Gregorian date of a day counted from 1970-01-01: year, month, day.
 ///
 /// Counts in 400-year eras that begin on 1 March, so that the leap day is the last of a year.
@@ -63,5 +87,20 @@ mod tests {
         assert_eq!(iso_utc(POSTGRES_EPOCH_US), "2000-01-01T00:00:00.000000Z");
         assert_eq!(civil_from_days(i64::from(POSTGRES_EPOCH_DAYS)), (2000, 1, 1));
         assert_eq!(civil_from_days(-719_468), (0, 3, 1));
+    }
+
+    #[test]
+    fn what_was_written_is_read_again() {
+        for at in [0, -1, 951_782_400_000_000, POSTGRES_EPOCH_US, 1_796_000_000_123_456] {
+            assert_eq!(parse_iso_utc(&iso_utc(at)), Some(at));
+        }
+        for text in [
+            "",
+            "2026-13-01T00:00:00.000000Z",
+            "2026-02-30T00:00:00.000000Z",
+            "2026-01-01T00:00:00Z",
+        ] {
+            assert_eq!(parse_iso_utc(text), None, "{text}");
+        }
     }
 }

@@ -52,6 +52,8 @@ pub struct LocatedBatch {
 pub struct SnapshotInfo {
     /// Is Iceberg's snapshot id.
     pub snapshot_id: i64,
+    /// Is the snapshot it was built on; `None` for a table's first.
+    pub parent_id: Option<i64>,
     /// Is when it was committed, in milliseconds since 1970.
     pub timestamp_ms: i64,
     /// Is the summary's `operation`: `append`, `overwrite`, `delete`, `replace`.

@@ -228,7 +228,6 @@ impl Work for CopyWork {
             deletes: Vec::new(),
             summary,
             properties,
-            protected: Default::default(),
             blocks: 0,
             note: serde_json::json!({ "rows": rows }),
         })])

@@ -3,14 +3,53 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use flow_core::clock::{UnixMicros, parse_iso_utc};
 use flow_core::frontier::Frontier;
 use flow_core::lake::{LakeReadError, LakeTable, SnapshotInfo, SnapshotReader};
-use flow_core::{Lsn, TableName};
+use flow_core::{Lsn, Remedy, TableName};
 use flow_refresh::{InputHistory, InputKind, PlannedTable, RefreshError, RefreshInput, choose_cut};
 use flow_store::TableState;
 
 use crate::error::EngineError;
 use crate::shared::Shared;
+
+/// Is the newest moment that the tables of one round may be read at.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Moment {
+    /// Is the position up to which bronze was published when the round began.
+    pub(crate) lsn: Lsn,
+    /// Is the epoch of that position.
+    pub(crate) epoch: u64,
+    /// Holds the snapshot of each foreign table that was met: all tables of a round read the same.
+    pub(crate) foreign: BTreeMap<TableName, Option<i64>>,
+}
+
+impl Moment {
+    /// Is now.
+    ///
+    /// IMPORTANT: taken before any table is loaded: a table may be newer than it, never older.
+    pub(crate) fn now(shared: &Shared) -> Moment {
+        let notices = shared.board.write();
+        Moment {
+            lsn: notices.positions.published.get(),
+            epoch: notices.published_epoch,
+            foreign: BTreeMap::new(),
+        }
+    }
+}
+
+/// Says how far another dynamic table has come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parent {
+    /// Says that it has a content at all.
+    pub(crate) refreshed: bool,
+    /// Is from where on its content is known without a gap, up to `data_lsn`.
+    pub(crate) steady_from: Lsn,
+    /// Is the position its content reflects.
+    pub(crate) data_lsn: Lsn,
+    /// Is the epoch of that position.
+    pub(crate) epoch: u64,
+}
 
 /// Is what a refresh would read.
 #[derive(Clone, Debug)]
@@ -19,102 +58,206 @@ pub(crate) struct Inputs {
     pub(crate) inputs: Vec<RefreshInput>,
     /// Is the cut.
     pub(crate) data_lsn: Lsn,
-    /// Is when the oldest snapshot was committed that the stored frontier does not reflect, in
+    /// Is the epoch in which the cut lies, or an earlier one since which the inputs did not change.
+    pub(crate) epoch: u64,
+    /// Is from where on the inputs are known not to have changed, up to the cut.
+    pub(crate) steady_from: Lsn,
+    /// Is when the source committed the newest change among the inputs, in microseconds since 1970.
+    pub(crate) commit_time_us: Option<UnixMicros>,
+    /// Is when the source committed the oldest change that the stored frontier does not reflect, in
     /// microseconds since 1970; now if there is none.
-    pub(crate) oldest_unread_us: i64,
+    pub(crate) oldest_unread_us: UnixMicros,
     pub(crate) held_back_by: Option<TableName>,
 }
 
-/// Looks at a table's inputs; `None` if they have no common cut at present.
+/// Is what a look at the inputs found.
+#[derive(Clone, Debug)]
+pub(crate) enum Sight {
+    /// They can be read.
+    Ready(Inputs),
+    /// They cannot be at present; names the one that is missing, if it is one.
+    NotYet(Option<TableName>),
+}
+
+/// Looks at a table's inputs.
 ///
-/// `data_lsn` tells how far another dynamic table has come.
+/// `parent` tells how far another dynamic table has come.
 pub(crate) async fn look_at_inputs(
     shared: &Arc<Shared>,
     planned: &PlannedTable,
     stored: Option<&Frontier>,
-    data_lsn: &(dyn Fn(&TableName) -> Option<Lsn> + Send + Sync),
-) -> Result<Option<Inputs>, EngineError> {
-    // IMPORTANT: the position is read before the tables: a table may be newer than it, never older.
-    let published = shared.board.write().positions.published.get();
-    let bronze: BTreeMap<TableName, (bool, Lsn)> = shared
-        .tables()
-        .into_values()
-        .map(|record| {
-            (
-                record.target,
-                (record.state == TableState::Streaming, record.published_lsn),
-            )
-        })
-        .collect();
+    moment: &mut Moment,
+    parent: &(dyn Fn(&TableName) -> Option<Parent> + Send + Sync),
+) -> Result<Sight, EngineError> {
+    let bronze: BTreeMap<TableName, _> = shared.tables().into_values().map(|r| (r.target.clone(), r)).collect();
     let mut histories = Vec::with_capacity(planned.inputs.len());
     let mut snapshots: BTreeMap<TableName, Vec<SnapshotInfo>> = BTreeMap::new();
+    // Epochs by the LSN they are known to reach.
+    let mut epochs = BTreeMap::from([(moment.lsn, moment.epoch)]);
     let reader: &dyn SnapshotReader = &shared.lake;
     for name in &planned.inputs {
-        let table = reader.load(name).await.map_err(|source| read_error(planned, source))?;
-        let (kind, reached) = match (bronze.get(name), data_lsn(name)) {
-            (Some((true, own)), _) => (InputKind::Bronze, published.max(*own)),
-            (Some((false, own)), _) => (InputKind::Bronze, *own),
-            (None, Some(lsn)) => (InputKind::Dynamic, lsn),
-            (None, None) => (InputKind::Foreign, Lsn::ZERO),
+        let captured = bronze.get(name);
+        let loaded = reader.load(name).await;
+        let loaded = loaded.map_err(|source| read_error(planned, name, captured.is_some(), source))?;
+        // Nothing is read as empty because it is not there.
+        let Some(mut table) = loaded else {
+            return Ok(Sight::NotYet(Some(name.clone())));
         };
-        // A dynamic table that was never refreshed presents nothing yet.
-        if kind == InputKind::Dynamic && table.is_none() {
-            return Ok(None);
+        let parent = match parent(name) {
+            None if captured.is_none() => unplanned(shared, name, &table)?,
+            planned => planned,
+        };
+        let (kind, steady_from, reached) = match (captured, parent) {
+            (Some(record), _) => {
+                let streaming = record.state == TableState::Streaming;
+                let own = record.published_lsn;
+                epochs.insert(own, record.published_epoch.0);
+                let reached = if streaming { moment.lsn.max(own) } else { own };
+                (InputKind::Bronze, Lsn::ZERO, reached)
+            }
+            (None, Some(parent)) if !parent.refreshed => return Ok(Sight::NotYet(Some(name.clone()))),
+            (None, Some(parent)) => {
+                epochs.insert(parent.data_lsn, parent.epoch);
+                (InputKind::Dynamic, parent.steady_from, parent.data_lsn)
+            }
+            (None, None) => {
+                keep_one_foreign_snapshot(moment, &mut table);
+                (InputKind::Foreign, Lsn::ZERO, Lsn::ZERO)
+            }
+        };
+        let retained = positions(kind, &table.snapshots);
+        if kind == InputKind::Dynamic {
+            epochs.extend(epochs_of(&retained, &table.snapshots));
         }
-        let keep = shared.options().keep_snapshots;
-        let history = history(name, kind, reached, table.as_ref(), keep);
-        snapshots.insert(name.clone(), table.map(|table| table.snapshots).unwrap_or_default());
-        histories.push(history);
+        histories.push(InputHistory {
+            name: name.clone(),
+            kind,
+            retained,
+            trimmed: table.snapshots.first().is_some_and(|first| first.parent_id.is_some()),
+            steady_from,
+            reached,
+        });
+        snapshots.insert(name.clone(), table.snapshots);
     }
-    let Some(cut) = choose_cut(&histories) else {
-        return Ok(None);
+    let Some(cut) = choose_cut(&histories, moment.lsn) else {
+        return Ok(Sight::NotYet(None));
     };
     let inputs = cut.snapshots.iter().map(|(name, id)| RefreshInput {
         name: name.clone(),
         snapshot_id: *id,
     });
     let frontier = Frontier(cut.snapshots.iter().map(|(name, id)| (name.to_string(), *id)).collect());
-    Ok(Some(Inputs {
+    let lsn = cut.lsn.unwrap_or(moment.lsn);
+    Ok(Sight::Ready(Inputs {
         inputs: inputs.collect(),
-        data_lsn: cut.lsn.unwrap_or(published),
+        data_lsn: lsn,
+        epoch: epochs.range(..=lsn).next_back().map_or(0, |(_, epoch)| *epoch),
+        steady_from: steady_from(&histories, lsn),
+        commit_time_us: newest_commit(&snapshots, &frontier),
         oldest_unread_us: oldest_unread(&snapshots, stored, &frontier).unwrap_or_else(|| shared.clock.now_us()),
         frontier,
         held_back_by: cut.held_back_by,
     }))
 }
 
-fn read_error(planned: &PlannedTable, source: LakeReadError) -> EngineError {
+/// Says how far a dynamic table of ours has come whose definition is gone or wrong at present: it
+/// stays where it is, and holds those that read it.
+fn unplanned(shared: &Shared, name: &TableName, table: &LakeTable) -> Result<Option<Parent>, EngineError> {
+    let property = |key: &str| table.properties.get(key).map(String::as_str);
+    if property("flow.kind") != Some("dynamic") || property("flow.source-id") != Some(&shared.source_id) {
+        return Ok(None);
+    }
+    let record = shared.store.refreshes().get(&name.to_string())?;
+    Ok(Some(record.map_or(
+        Parent {
+            refreshed: false,
+            steady_from: Lsn::ZERO,
+            data_lsn: Lsn::ZERO,
+            epoch: 0,
+        },
+        |record| Parent {
+            refreshed: record.last.is_some(),
+            steady_from: record.data_lsn,
+            data_lsn: record.data_lsn,
+            epoch: record.epoch,
+        },
+    )))
+}
+
+/// Leaves of a foreign table's snapshots those up to the one that the round reads.
+fn keep_one_foreign_snapshot(moment: &mut Moment, table: &mut LakeTable) {
+    let current = table.snapshots.last().map(|snapshot| snapshot.snapshot_id);
+    let chosen = *moment.foreign.entry(table.name.clone()).or_insert(current);
+    let place = table.snapshots.iter().position(|s| Some(s.snapshot_id) == chosen);
+    // A snapshot that was expired meanwhile is replaced for the rest of the round.
+    match place {
+        Some(place) => table.snapshots.truncate(place + 1),
+        None => {
+            moment.foreign.insert(table.name.clone(), current);
+        }
+    }
+}
+
+/// Says why an input cannot be read. What another program wrote is input: it never stops the service.
+fn read_error(planned: &PlannedTable, input: &TableName, ours: bool, source: LakeReadError) -> EngineError {
+    if !ours && source.remedy == Remedy::Crash {
+        return EngineError::Reconfigure {
+            code: "F0307",
+            message: format!("input {input} of {} cannot be read: {source}", planned.name),
+        };
+    }
     EngineError::Refresh(RefreshError::Read {
         table: planned.name.to_string(),
         source,
     })
 }
 
-fn history(name: &TableName, kind: InputKind, reached: Lsn, table: Option<&LakeTable>, keep: usize) -> InputHistory {
+/// Gives each snapshot the LSN it stands for.
+fn positions(kind: InputKind, snapshots: &[SnapshotInfo]) -> Vec<(i64, Lsn)> {
     let property = match kind {
         InputKind::Bronze => "flow.lsn",
         InputKind::Dynamic => "flow.data-lsn",
         InputKind::Foreign => "",
     };
-    let snapshots = table.map(|table| table.snapshots.as_slice()).unwrap_or_default();
     let mut content = Lsn::ZERO;
-    let mut retained = Vec::with_capacity(snapshots.len());
-    for snapshot in snapshots {
-        content = snapshot
-            .summary
-            .get(property)
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(content);
-        retained.push((snapshot.snapshot_id, content));
-    }
-    let trimmed = retained.len() >= keep;
-    InputHistory {
-        name: name.clone(),
-        kind,
-        retained,
-        trimmed,
-        reached,
-    }
+    let position = |snapshot: &SnapshotInfo| {
+        let own = snapshot.summary.get(property).and_then(|text| text.parse().ok());
+        content = own.unwrap_or(content);
+        (snapshot.snapshot_id, content)
+    };
+    snapshots.iter().map(position).collect()
+}
+
+fn epochs_of(positions: &[(i64, Lsn)], snapshots: &[SnapshotInfo]) -> Vec<(Lsn, u64)> {
+    let epoch = |snapshot: &SnapshotInfo| snapshot.summary.get("flow.epoch")?.parse().ok();
+    let pairs = positions.iter().zip(snapshots);
+    pairs
+        .filter_map(|((_, lsn), snapshot)| Some((*lsn, epoch(snapshot)?)))
+        .collect()
+}
+
+/// Is from where on, up to `lsn`, no dynamic input is known to have changed.
+fn steady_from(histories: &[InputHistory], lsn: Lsn) -> Lsn {
+    let dynamic = histories.iter().filter(|input| input.kind == InputKind::Dynamic);
+    let starts = dynamic.map(|input| match input.steady_from <= lsn {
+        true => input.steady_from,
+        false => lsn,
+    });
+    starts.max().unwrap_or(Lsn::ZERO)
+}
+
+/// Is when the source committed what a snapshot brought, in microseconds since 1970.
+fn committed_us(snapshot: &SnapshotInfo) -> UnixMicros {
+    let source = snapshot
+        .summary
+        .get("flow.commit-time")
+        .and_then(|text| parse_iso_utc(text));
+    source.unwrap_or(snapshot.timestamp_ms * 1000)
+}
+
+fn newest_commit(snapshots: &BTreeMap<TableName, Vec<SnapshotInfo>>, frontier: &Frontier) -> Option<UnixMicros> {
+    let read = |snapshot: &&SnapshotInfo| frontier.0.values().any(|id| *id == Some(snapshot.snapshot_id));
+    snapshots.values().flatten().filter(read).map(committed_us).max()
 }
 
 /// Finds the first snapshot that the stored frontier does not reflect and the wanted one does.
@@ -122,7 +265,7 @@ fn oldest_unread(
     snapshots: &BTreeMap<TableName, Vec<SnapshotInfo>>,
     stored: Option<&Frontier>,
     wanted: &Frontier,
-) -> Option<i64> {
+) -> Option<UnixMicros> {
     let mut oldest = None;
     for (name, snapshots) in snapshots {
         let name = name.to_string();
@@ -132,8 +275,8 @@ fn oldest_unread(
         let Some(last) = place(wants) else { continue };
         let first = place(had).map_or(0, |place| place + 1);
         if let Some(snapshot) = snapshots.get(first).filter(|_| first <= last) {
-            let at = snapshot.timestamp_ms * 1000;
-            oldest = Some(oldest.map_or(at, |oldest: i64| oldest.min(at)));
+            let at = committed_us(snapshot);
+            oldest = Some(oldest.map_or(at, |oldest: UnixMicros| oldest.min(at)));
         }
     }
     oldest

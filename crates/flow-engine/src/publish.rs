@@ -10,7 +10,7 @@
 //! All tables of an operation are committed in one catalog transaction, so they share their phase;
 //! a table that cannot go on is set aside while the operation is `Building`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +33,6 @@ pub(crate) struct Draft {
     pub(crate) deletes: Vec<WrittenFile>,
     pub(crate) summary: BTreeMap<String, String>,
     pub(crate) properties: BTreeMap<String, String>,
-    pub(crate) protected: BTreeSet<i64>,
     /// Counts the blocks of the index delta that were staged.
     pub(crate) blocks: u64,
     /// Is kept with the plan, for [`Work::completion`].
@@ -212,7 +211,7 @@ async fn seal(
         deletes: draft.deletes,
         summary: draft.summary,
         properties: draft.properties,
-        protected: draft.protected,
+        protected: shared.reads.of(draft.table.name()),
     };
     let sealed = shared.lake.seal(&draft.table, input).await?;
     moved(record, index, Event::Seal)?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use flow_core::clock::{UnixMicros, iso_utc};
 use flow_core::frontier::Frontier;
 use flow_core::lake::SnapshotReader;
 use flow_core::{Attempt, Epoch, Lsn, OperationId};
@@ -30,6 +31,9 @@ pub(crate) struct Request {
     pub(crate) frontier: Frontier,
     pub(crate) inputs: Vec<RefreshInput>,
     pub(crate) data_lsn: Lsn,
+    pub(crate) epoch: u64,
+    /// Is when the source committed the newest change that is read, in microseconds since 1970.
+    pub(crate) commit_time_us: Option<UnixMicros>,
     pub(crate) reason: String,
     /// Makes a refresh that the user forces differ from the one it repeats.
     pub(crate) nonce: Option<String>,
@@ -47,7 +51,6 @@ pub(crate) struct Refreshed {
 struct Note {
     name: String,
     record: RefreshRecord,
-    data_lsn: Lsn,
 }
 
 /// Refreshes one table.
@@ -66,9 +69,10 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Re
     let reader: Arc<dyn SnapshotReader> = Arc::new(shared.lake.clone());
     let output = refresh_full(&planned, &request.inputs, table.current_snapshot_id(), reader, &context).await?;
     failpoint::hit("refresh_computed");
+    let unchanged = output.inserted.is_empty() && output.deleted.is_empty();
     let run = RefreshRun {
         run_id: operation.to_string(),
-        mode: "FULL".to_owned(),
+        mode: if unchanged { "NO_DATA" } else { "FULL" }.to_owned(),
         reason: request.reason.clone(),
         started_us,
         duration_ms: u64::try_from(shared.clock.monotonic().saturating_sub(began).as_millis()).unwrap_or(u64::MAX),
@@ -83,20 +87,28 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Re
         query_hash: planned.query_hash.clone(),
         frontier: request.frontier.clone(),
         data_lsn: request.data_lsn,
-        last: Some(run.clone()),
+        epoch: request.epoch,
+        last: Some(run),
         suspended: request.record.as_ref().is_some_and(|record| record.suspended),
         blocked: None,
         snapshot_id: table.current_snapshot_id(),
     };
     shared.counters.refreshes.add(1);
-    let record = if output.inserted.is_empty() && output.deleted.is_empty() {
+    let record = if unchanged {
         remember(shared, planned.name.to_string(), record).await?
     } else {
         shared
             .counters
             .refresh_rows_written
             .add(output.rows_inserted + output.rows_deleted);
-        write(shared, &planned, table, operation, output, record).await?
+        let base = table.current_snapshot_id();
+        let pending = Pending {
+            output,
+            commit_time_us: request.commit_time_us.unwrap_or(started_us),
+            record,
+            base,
+        };
+        write(shared, &planned, operation, pending).await?
     };
     let duration = shared.clock.monotonic().saturating_sub(began);
     shared.counters.refresh_time.record(duration);
@@ -121,16 +133,14 @@ async fn remember(shared: &Arc<Shared>, name: String, record: RefreshRecord) -> 
 async fn write(
     shared: &Arc<Shared>,
     planned: &PlannedTable,
-    table: Table,
     operation: OperationId,
-    output: RefreshOutput,
-    record: RefreshRecord,
+    pending: Pending,
 ) -> Result<RefreshRecord, EngineError> {
     let share = NewShare {
         target: planned.name.clone(),
         table: None,
         generation: Default::default(),
-        base_snapshot: table.current_snapshot_id(),
+        base_snapshot: pending.base,
     };
     let kind = Kind::Refresh {
         name: planned.name.to_string(),
@@ -139,10 +149,7 @@ async fn write(
         Ok(shared.store.operations().begin(|_| operation, kind, vec![share])?)
     })
     .await?;
-    let base = table.current_snapshot_id();
-    let mut work = RefreshWork {
-        pending: Some(Pending { output, record, base }),
-    };
+    let mut work = RefreshWork { pending: Some(pending) };
     let plans = publish(shared, begun, &mut work).await?;
     let Some(plan) = plans.into_iter().flatten().next() else {
         return Err(EngineError::Reconfigure {
@@ -244,6 +251,8 @@ fn operation_id(table: &Table, request: &Request) -> OperationId {
 /// Is what the only attempt of a refresh writes.
 struct Pending {
     output: RefreshOutput,
+    /// Is when the source committed the newest change that was read, in microseconds since 1970.
+    commit_time_us: UnixMicros,
     record: RefreshRecord,
     base: Option<i64>,
 }
@@ -255,7 +264,11 @@ struct RefreshWork {
     pending: Option<Pending>,
 }
 
-fn summary(shared: &Shared, record: &RefreshRecord) -> Result<BTreeMap<String, String>, EngineError> {
+fn summary(
+    shared: &Shared,
+    record: &RefreshRecord,
+    commit_time_us: UnixMicros,
+) -> Result<BTreeMap<String, String>, EngineError> {
     let run = record
         .last
         .as_ref()
@@ -264,10 +277,10 @@ fn summary(shared: &Shared, record: &RefreshRecord) -> Result<BTreeMap<String, S
         serde_json::to_string(&record.frontier).map_err(|error| EngineError::Invariant(error.to_string()))?;
     let pairs = [
         ("flow.source-id", shared.source_id.clone()),
-        ("flow.epoch", shared.board.write().published_epoch.to_string()),
+        ("flow.epoch", record.epoch.to_string()),
         ("flow.lsn", record.data_lsn.to_string()),
         ("flow.data-lsn", record.data_lsn.to_string()),
-        ("flow.commit-time", flow_core::clock::iso_utc(run.started_us)),
+        ("flow.commit-time", iso_utc(commit_time_us)),
         ("flow.frontier", frontier),
         ("flow.run-id", run.run_id.clone()),
         ("flow.refresh-mode", run.mode.clone()),
@@ -288,9 +301,15 @@ impl Work for RefreshWork {
         operation: &OperationRecord,
         attempt: Attempt,
     ) -> Result<Vec<Option<Draft>>, EngineError> {
-        let Some(Pending { output, record, base }) = self.pending.take() else {
+        let Some(pending) = self.pending.take() else {
             return Ok(vec![None]);
         };
+        let Pending {
+            output,
+            commit_time_us,
+            record,
+            base,
+        } = pending;
         let name = &operation.shares[0].target;
         let table = retrying(shared, "the catalog", || shared.lake.load(name)).await?;
         let Some(table) = table.filter(|table| table.current_snapshot_id() == base) else {
@@ -311,12 +330,11 @@ impl Work for RefreshWork {
         };
         let note = Note {
             name: name.to_string(),
-            data_lsn: record.data_lsn,
             record,
         };
-        let summary = summary(shared, &note.record)?;
+        let summary = summary(shared, &note.record, commit_time_us)?;
         let properties = [
-            ("flow.data-lsn", note.data_lsn.to_string()),
+            ("flow.data-lsn", note.record.data_lsn.to_string()),
             ("flow.query-hash", note.record.query_hash.clone()),
         ];
         Ok(vec![Some(Draft {
@@ -328,26 +346,24 @@ impl Work for RefreshWork {
                 .into_iter()
                 .map(|(name, value)| (name.to_owned(), value))
                 .collect(),
-            protected: Default::default(),
             blocks: 0,
             note: serde_json::to_value(&note).map_err(|error| EngineError::Invariant(error.to_string()))?,
         })])
     }
 
     fn progress(&self, shared: &Shared, operation: &OperationRecord) -> Progress {
-        let lsn = operation.shares[0]
+        let note = operation.shares[0]
             .plan
             .as_ref()
             .and_then(|plan| serde_json::from_slice::<SharePlan>(plan).ok())
-            .and_then(|plan| serde_json::from_value::<Note>(plan.note).ok())
-            .map_or(Lsn::ZERO, |note| note.data_lsn);
+            .and_then(|plan| serde_json::from_value::<Note>(plan.note).ok());
         Progress {
             operation_id: operation.id().clone(),
             source_id: shared.source_id.clone(),
             kind: "refresh".to_owned(),
-            epoch: Epoch(shared.board.write().published_epoch),
+            epoch: Epoch(note.as_ref().map_or(0, |note| note.record.epoch)),
             from_lsn: Lsn::ZERO,
-            to_lsn: lsn,
+            to_lsn: note.map_or(Lsn::ZERO, |note| note.record.data_lsn),
             advance: None,
         }
     }
@@ -392,6 +408,7 @@ pub(crate) fn empty_record(planned: &PlannedTable) -> RefreshRecord {
         query_hash: planned.query_hash.clone(),
         frontier: Frontier::default(),
         data_lsn: Lsn::ZERO,
+        epoch: 0,
         last: None,
         suspended: false,
         blocked: None,

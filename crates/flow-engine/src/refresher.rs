@@ -1,11 +1,14 @@
 //! Keeps dynamic tables fresh: decides which is due, computes it, publishes what differs.
 //!
-//! 1. After each commit, and when a pause or a LAG runs out, every table is looked at in plan order.
-//! 2. Its inputs' newest common cut is found. If that is the stored frontier, only the data LSN moves.
-//! 3. A due table is computed on a bounded pool; capture and publishing never wait for it.
-//! 4. The difference enters the one publish path as an operation whose id is a hash of what it
+//! 1. After each commit, and when a pause or a LAG runs out, every group of tables is looked at. When
+//!    one of its members is due a round begins, and fixes the moment at which all of them are read.
+//! 2. A round goes down the DAG once: a member waits for its inputs that are still to be refreshed.
+//! 3. A member's newest cut up to that moment is found. If that is the stored frontier, only the data
+//!    LSN moves.
+//! 4. Else it is computed on threads of its own, a bounded number at once; capture and publishing
+//!    never wait for it.
+//! 5. The difference enters the one publish path as an operation whose id is a hash of what it
 //!    reads and what it stands on: a replayed refresh is the same operation.
-//! 5. A table whose input is being refreshed waits for it, so a round goes down the DAG once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,13 +24,17 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::EngineError;
-use crate::inputs::{Inputs, look_at_inputs};
+use crate::inputs::{Inputs, Moment, Parent, Sight, look_at_inputs};
 use crate::refresh_work::{Refreshed, Request, empty_record, refresh};
+use crate::rounds::{Begins, Group, Round, Wanting, begins, groups};
 use crate::shared::Shared;
 use crate::status::{Blocked, DynamicTableState, DynamicTableStatus, RefreshStatus};
 
 /// Is how many refreshes compute at once.
-const POOL: usize = 2;
+pub(crate) const POOL: usize = 2;
+
+/// Is how long is waited for something that is told by itself.
+const TOLD: Duration = Duration::from_secs(3600);
 
 /// Is how long a table whose inputs have no common cut, or whose refresh failed in passing, waits.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
@@ -58,11 +65,42 @@ struct Dynamic {
     record: Option<RefreshRecord>,
     /// Is the position the content reflects; moves past epochs that do not change an input.
     data_lsn: Lsn,
+    /// Is from where on the content is known without a gap, up to `data_lsn`.
+    steady_from: Lsn,
+    /// Is the epoch of `data_lsn`.
+    epoch: u64,
     not_before: Duration,
     state: DynamicTableState,
     lag_seconds: f64,
     held_by: Option<TableName>,
     blocked: Option<Blocked>,
+    /// Says why the newest refresh failed in passing.
+    failure: Option<String>,
+}
+
+impl Dynamic {
+    fn record(&self) -> RefreshRecord {
+        self.record.clone().unwrap_or_else(|| empty_record(&self.planned))
+    }
+
+    /// Says that it has a content, and is not only known by a suspension.
+    fn refreshed(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| record.last.is_some())
+    }
+
+    fn at_rest(&self) -> bool {
+        self.blocked.is_some() || self.record.as_ref().is_some_and(|record| record.suspended)
+    }
+}
+
+/// Says what became of a table in a look at it.
+enum Found {
+    /// It cannot be refreshed at present; another look helps after a pause.
+    Waiting,
+    /// It reflects its inputs.
+    Fresh,
+    /// It does not.
+    Changed(Inputs),
 }
 
 /// Runs the refreshes.
@@ -71,6 +109,7 @@ pub(crate) struct Refresher {
     shared: Arc<Shared>,
     tables: Vec<Dynamic>,
     names: BTreeMap<TableName, usize>,
+    groups: Vec<Group>,
     problems: Vec<flow_refresh::Problem>,
     running: JoinSet<(TableName, Result<Refreshed, EngineError>)>,
     busy: BTreeSet<TableName>,
@@ -82,6 +121,7 @@ impl Refresher {
             shared: shared.clone(),
             tables: Vec::new(),
             names: BTreeMap::new(),
+            groups: Vec::new(),
             problems: Vec::new(),
             running: JoinSet::new(),
             busy: BTreeSet::new(),
@@ -95,23 +135,25 @@ impl Refresher {
             tracing::warn!(code = problem.code, "{problem}");
         }
         self.problems = plan.problems;
-        self.tables.clear();
+        let before: BTreeMap<TableName, Dynamic> = std::mem::take(&mut self.tables)
+            .into_iter()
+            .map(|table| (table.planned.name.clone(), table))
+            .collect();
         self.names.clear();
         for planned in plan.tables {
             let record = self.shared.store.refreshes().get(&planned.name.to_string())?;
             let stored = record.as_ref().and_then(|record| record.blocked.clone());
             // A changed query is a new chance.
-            let same = record
-                .as_ref()
-                .is_some_and(|record| record.query_hash == planned.query_hash);
-            let blocked = stored.filter(|_| same).map(|b| Blocked {
+            let blocked = stored.filter(|b| b.query_hash == planned.query_hash).map(|b| Blocked {
                 code: b.code,
                 reason: b.reason,
                 since: b.since_us,
             });
-            self.names.insert(planned.name.clone(), self.tables.len());
-            self.tables.push(Dynamic {
-                data_lsn: record.as_ref().map_or(Lsn::ZERO, |record| record.data_lsn),
+            let data_lsn = record.as_ref().map_or(Lsn::ZERO, |record| record.data_lsn);
+            let mut table = Dynamic {
+                data_lsn,
+                steady_from: data_lsn,
+                epoch: record.as_ref().map_or(0, |record| record.epoch),
                 state: state_of(record.as_ref(), blocked.as_ref()),
                 planned: Arc::new(planned),
                 record,
@@ -119,10 +161,35 @@ impl Refresher {
                 lag_seconds: 0.0,
                 held_by: None,
                 blocked,
-            });
+                failure: None,
+            };
+            // What was learnt of the same content holds.
+            if let Some(before) = before.get(&table.planned.name).filter(|b| b.record == table.record) {
+                table.data_lsn = before.data_lsn;
+                table.steady_from = before.steady_from;
+                table.epoch = before.epoch;
+                table.not_before = before.not_before;
+            }
+            if let Some(record) = &table.record {
+                self.shared.reads.set(&table.planned.name, [&record.frontier]);
+            }
+            self.names.insert(table.planned.name.clone(), self.tables.len());
+            self.tables.push(table);
         }
+        self.group();
         self.note();
         Ok(())
+    }
+
+    fn group(&mut self) {
+        let captured: BTreeSet<TableName> = self.shared.tables().into_values().map(|record| record.target).collect();
+        let tables: Vec<(&TableName, &[TableName])> = self
+            .tables
+            .iter()
+            .map(|table| (&table.planned.name, table.planned.inputs.as_slice()))
+            .collect();
+        let is_foreign = |name: &TableName| !captured.contains(name) && !self.names.contains_key(name);
+        self.groups = groups(&tables, is_foreign);
     }
 
     /// Refreshes until cancelled; running refreshes are brought to their end first.
@@ -166,81 +233,176 @@ impl Refresher {
         }
     }
 
-    /// Looks at every table once and starts what is due. Gives the time to the next look.
+    /// Looks at every group once and starts what is due. Gives the time to the next look.
     async fn turn(&mut self) -> Result<Duration, EngineError> {
-        let mut pause = Duration::from_secs(3600);
-        for index in 0..self.tables.len() {
-            pause = pause.min(self.look(index).await?);
+        let mut pause = TOLD;
+        for group in 0..self.groups.len() {
+            pause = pause.min(self.turn_group(group).await?);
         }
         self.note();
         Ok(pause)
     }
 
-    /// Looks at one table. Gives the time after which it wants to be looked at again.
-    async fn look(&mut self, index: usize) -> Result<Duration, EngineError> {
-        let never = Duration::from_secs(3600);
-        let table = &self.tables[index];
-        let name = table.planned.name.clone();
-        let suspended = table.record.as_ref().is_some_and(|record| record.suspended);
-        if self.busy.contains(&name) || suspended || table.blocked.is_some() {
-            return Ok(never);
+    /// Begins a group's round if it is time, and takes it on.
+    async fn turn_group(&mut self, group: usize) -> Result<Duration, EngineError> {
+        if self.groups[group].round.is_none() {
+            let pause = self.begin_round(group).await?;
+            if self.groups[group].round.is_none() {
+                return Ok(pause);
+            }
         }
-        let Some(inputs) = self.inputs(index).await? else {
-            self.tables[index].state = DynamicTableState::Waiting;
-            return Ok(RETRY_PAUSE);
+        self.advance_round(group).await
+    }
+
+    /// Begins a round if a member is due; else gives the time after which to look again.
+    async fn begin_round(&mut self, group: usize) -> Result<Duration, EngineError> {
+        let mut moment = Moment::now(&self.shared);
+        let members = self.groups[group].members.clone();
+        let mut wanting = Vec::new();
+        let mut pause = TOLD;
+        let now = self.shared.clock.monotonic();
+        for index in members.iter().copied() {
+            let table = &self.tables[index];
+            let input_busy = table.planned.inputs.iter().any(|input| self.busy.contains(input));
+            // A parent that is being refreshed will bring a newer cut, and tells of it.
+            if table.at_rest() || self.busy.contains(&table.planned.name) || input_busy {
+                continue;
+            }
+            match self.look(index, &mut moment).await? {
+                Found::Waiting => pause = pause.min(RETRY_PAUSE),
+                Found::Fresh => {}
+                Found::Changed(inputs) => {
+                    let waited = (self.shared.clock.now_us() - inputs.oldest_unread_us).max(0) as u64;
+                    let waited = Duration::from_micros(waited);
+                    let lag = self.lag(index);
+                    let table = &mut self.tables[index];
+                    table.lag_seconds = waited.as_secs_f64();
+                    let due = |lag| match table.refreshed() {
+                        true => due_in(lag, waited, last_run(table)),
+                        false => Duration::ZERO,
+                    };
+                    wanting.push(Wanting {
+                        pause: table.not_before.saturating_sub(now),
+                        due_in: lag.map(due),
+                        lag: lag.unwrap_or(Duration::MAX),
+                    });
+                }
+            }
+        }
+        match begins(&wanting) {
+            Begins::In(wait) => Ok(pause.min(wait.unwrap_or(TOLD))),
+            Begins::Now { lag } => {
+                let takes_part =
+                    |index: &usize| !self.tables[*index].at_rest() && self.lag(*index).is_some_and(|own| own <= lag);
+                let waiting = members.into_iter().filter(takes_part).collect();
+                self.groups[group].round = Some(Round { moment, waiting });
+                Ok(TOLD)
+            }
+        }
+    }
+
+    /// Starts the members whose turn it is in the group's round, and ends the round after the last.
+    async fn advance_round(&mut self, group: usize) -> Result<Duration, EngineError> {
+        let Some(mut round) = self.groups[group].round.take() else {
+            return Ok(TOLD);
+        };
+        for index in round.waiting.clone() {
+            let table = &self.tables[index];
+            let to_come = |input: &TableName| {
+                let place = self.names.get(input);
+                self.busy.contains(input) || place.is_some_and(|place| round.waiting.contains(place))
+            };
+            if table.planned.inputs.iter().any(to_come) || self.busy.contains(&table.planned.name) {
+                continue;
+            }
+            if table.at_rest() {
+                round.waiting.remove(&index);
+                continue;
+            }
+            if self.busy.len() >= POOL {
+                break;
+            }
+            let found = self.look(index, &mut round.moment).await?;
+            round.waiting.remove(&index);
+            if let Found::Changed(inputs) = found {
+                let reason = reason(&self.tables[index]);
+                self.start(index, inputs, reason, None);
+            }
+        }
+        let mut members = self.groups[group].members.iter();
+        let running = members.any(|index| self.busy.contains(&self.tables[*index].planned.name));
+        if running || !round.waiting.is_empty() {
+            self.groups[group].round = Some(round);
+            return Ok(TOLD);
+        }
+        // Whoever is due still, or again, is found by the next look.
+        Ok(RETRY_PAUSE)
+    }
+
+    /// Finds how a table stands to its inputs at the newest cut up to `moment`, and shows it.
+    async fn look(&mut self, index: usize, moment: &mut Moment) -> Result<Found, EngineError> {
+        let inputs = match self.inputs(index, moment).await {
+            Ok(Sight::Ready(inputs)) => inputs,
+            Ok(Sight::NotYet(missing)) => {
+                let table = &mut self.tables[index];
+                table.held_by = missing;
+                table.state = DynamicTableState::Waiting;
+                return Ok(Found::Waiting);
+            }
+            Err(error) => match error.remedy() {
+                Remedy::Crash => return Err(error),
+                Remedy::Retry | Remedy::Replan => {
+                    self.shared.board.error(&error, "inputs of a dynamic table");
+                    self.tables[index].failure = Some(crate::board::chain(&error));
+                    return Ok(Found::Waiting);
+                }
+                Remedy::BlockTable | Remedy::Reconfigure | Remedy::Resync => {
+                    self.shared.board.error(&error, "inputs of a dynamic table");
+                    self.block(index, &error)?;
+                    return Ok(Found::Waiting);
+                }
+            },
         };
         let table = &mut self.tables[index];
         table.held_by = inputs.held_back_by.clone();
-        let fresh = table.record.as_ref().is_some_and(|record| {
+        let same = |record: &RefreshRecord| {
             record.frontier == inputs.frontier && record.query_hash == table.planned.query_hash && record.last.is_some()
-        });
-        if fresh {
-            table.data_lsn = table.data_lsn.max(inputs.data_lsn);
+        };
+        if table.record.as_ref().is_some_and(same) {
+            if inputs.data_lsn > table.data_lsn {
+                table.data_lsn = inputs.data_lsn;
+                table.epoch = table.epoch.max(inputs.epoch);
+                table.steady_from = table.steady_from.max(inputs.steady_from);
+            }
             table.state = DynamicTableState::Fresh;
             table.lag_seconds = 0.0;
-            return Ok(never);
+            return Ok(Found::Fresh);
         }
-        let now = self.shared.clock.monotonic();
-        let waited = Duration::from_micros((self.shared.clock.now_us() - inputs.oldest_unread_us).max(0) as u64);
-        let lag = self.lag(index);
-        let table = &mut self.tables[index];
-        table.lag_seconds = waited.as_secs_f64();
-        if table.record.is_some() {
+        if table.refreshed() {
             table.state = DynamicTableState::Waiting;
+            // IMPORTANT: a table never goes back. A parent that has still to show, after a restart, that
+            // nothing changed holds it where it is.
+            if inputs.data_lsn < table.data_lsn {
+                return Ok(Found::Waiting);
+            }
         }
-        // A parent that is being refreshed, or about to be, will bring a newer cut.
-        if table.planned.inputs.iter().any(|input| self.busy.contains(input)) {
-            return Ok(never);
-        }
-        let wait = table.not_before.saturating_sub(now).max(match lag {
-            Some(lag) if table.record.is_some() => due_in(lag, waited, last_run(table)),
-            Some(_) => Duration::ZERO,
-            None => return Ok(never),
-        });
-        if wait > Duration::ZERO {
-            return Ok(wait);
-        }
-        if self.busy.len() >= POOL {
-            return Ok(never);
-        }
-        let reason = reason(table);
-        self.start(index, inputs, reason, None);
-        Ok(never)
+        Ok(Found::Changed(inputs))
     }
 
     /// Finds the newest common cut of a table's inputs.
-    async fn inputs(&self, index: usize) -> Result<Option<Inputs>, EngineError> {
+    async fn inputs(&self, index: usize, moment: &mut Moment) -> Result<Sight, EngineError> {
         let table = &self.tables[index];
-        let data = |name: &TableName| self.names.get(name).map(|index| self.tables[*index].data_lsn);
+        let parent = |name: &TableName| {
+            let table = &self.tables[*self.names.get(name)?];
+            Some(Parent {
+                refreshed: table.refreshed(),
+                steady_from: table.steady_from,
+                data_lsn: table.data_lsn,
+                epoch: table.epoch,
+            })
+        };
         let frontier = table.record.as_ref().map(|record| &record.frontier);
-        match look_at_inputs(&self.shared, &table.planned, frontier, &data).await {
-            Ok(inputs) => Ok(inputs),
-            Err(error) if error.remedy() == Remedy::Retry => {
-                self.shared.board.error(&error, "inputs of a dynamic table");
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
+        look_at_inputs(&self.shared, &table.planned, frontier, moment, &parent).await
     }
 
     /// Is the lag in force; `None` for a table that refreshes on command only.
@@ -273,15 +435,22 @@ impl Refresher {
             frontier: inputs.frontier,
             inputs: inputs.inputs,
             data_lsn: inputs.data_lsn,
+            epoch: inputs.epoch,
+            commit_time_us: inputs.commit_time_us,
             reason,
             nonce,
         };
+        let stored = request.record.as_ref().map(|record| &record.frontier);
+        self.shared
+            .reads
+            .set(&name, stored.into_iter().chain([&request.frontier]));
         self.busy.insert(name.clone());
         let shared = self.shared.clone();
-        self.running.spawn(async move {
+        let work = async move {
             let outcome = refresh(&shared, request).await;
             (name, outcome)
-        });
+        };
+        self.running.spawn_on(work, self.shared.compute.handle());
     }
 
     /// Takes the end of a refresh.
@@ -298,10 +467,15 @@ impl Refresher {
         let table = &mut self.tables[index];
         match outcome {
             Ok(refreshed) => {
-                table.data_lsn = table.data_lsn.max(refreshed.record.data_lsn);
+                let record = refreshed.record;
+                self.shared.reads.set(&name, [&record.frontier]);
+                table.data_lsn = record.data_lsn;
+                table.steady_from = record.data_lsn;
+                table.epoch = record.epoch;
                 table.not_before = full_refresh_not_before(now, refreshed.duration);
-                table.record = Some(refreshed.record);
+                table.record = Some(record);
                 table.blocked = None;
+                table.failure = None;
                 table.state = DynamicTableState::Fresh;
             }
             Err(error) => {
@@ -309,15 +483,11 @@ impl Refresher {
                 self.shared.board.error(&error, &format!("refresh of {name}"));
                 match error.remedy() {
                     Remedy::Crash => return Err(error),
-                    Remedy::Retry | Remedy::Replan => table.not_before = now + RETRY_PAUSE.max(FULL_REFRESH_PAUSE_MIN),
-                    Remedy::BlockTable | Remedy::Reconfigure | Remedy::Resync => {
-                        let blocked = Blocked {
-                            code: error.code().unwrap_or("F0014").to_owned(),
-                            reason: crate::board::chain(&error),
-                            since: self.shared.clock.now_us(),
-                        };
-                        block(&self.shared, table, blocked)?;
+                    Remedy::Retry | Remedy::Replan => {
+                        table.not_before = now + RETRY_PAUSE.max(FULL_REFRESH_PAUSE_MIN);
+                        table.failure = Some(crate::board::chain(&error));
                     }
+                    Remedy::BlockTable | Remedy::Reconfigure | Remedy::Resync => self.block(index, &error)?,
                 }
             }
         }
@@ -338,7 +508,7 @@ impl Refresher {
                 suspended,
                 answer,
             } => {
-                let outcome = self.suspend(&name, suspended);
+                let outcome = self.suspend(&name, suspended).await;
                 let _ = answer.send(outcome);
             }
             Order::Replan(plan) => self.take_plan(*plan)?,
@@ -346,58 +516,88 @@ impl Refresher {
         Ok(())
     }
 
-    /// Refreshes one table, or all in plan order, out of turn.
+    /// Refreshes one table, or all that are not suspended in plan order, out of turn and at one moment.
+    ///
+    /// A table that cannot be refreshed does not keep the others from it; it is named at the end.
     async fn refresh_now(
         &mut self,
         name: Option<TableName>,
         full: bool,
     ) -> Result<Vec<(TableName, RefreshStatus)>, EngineError> {
+        let suspended = |table: &Dynamic| table.record.as_ref().is_some_and(|record| record.suspended);
         let indexes: Vec<usize> = match &name {
             Some(name) => vec![self.index(name)?],
-            None => (0..self.tables.len()).collect(),
+            None => (0..self.tables.len())
+                .filter(|at| !suspended(&self.tables[*at]))
+                .collect(),
         };
-        let mut done = Vec::new();
+        while let Some(ended) = self.running.join_next().await {
+            self.ended(ended)?;
+        }
+        let mut moment = Moment::now(&self.shared);
+        let (mut done, mut failures) = (Vec::new(), Vec::new());
         for index in indexes {
             let name = self.tables[index].planned.name.clone();
-            while self.busy.contains(&name) {
-                if let Some(ended) = self.running.join_next().await {
-                    self.ended(ended)?;
-                }
-            }
-            let Some(inputs) = self.inputs(index).await? else {
-                return Err(EngineError::Unavailable {
-                    what: "a common cut of the inputs",
-                    seconds: 0,
-                    source: Box::new(EngineError::Invariant(format!("inputs of {name} have no common cut"))),
-                });
-            };
-            let nonce = full.then(|| uuid::Uuid::new_v4().simple().to_string());
-            self.tables[index].blocked = None;
-            self.start(index, inputs, "requested".to_owned(), nonce);
-            while self.busy.contains(&name) {
-                if let Some(ended) = self.running.join_next().await {
-                    self.ended(ended)?;
-                }
-            }
-            let table = &self.tables[index];
-            if let Some(blocked) = &table.blocked {
-                return Err(EngineError::Reconfigure {
-                    code: "F0014",
-                    message: format!("table {name} cannot be refreshed: {}: {}", blocked.code, blocked.reason),
-                });
-            }
-            let last = table.record.as_ref().and_then(|record| record.last.as_ref());
-            if let Some(run) = last {
-                done.push((name, run_status(run)));
+            match self.refresh_one(index, full, &mut moment).await? {
+                Ok(run) => done.push((name, run)),
+                Err(reason) => failures.push(format!("table {name} cannot be refreshed: {reason}")),
             }
         }
-        Ok(done)
+        if failures.is_empty() {
+            return Ok(done);
+        }
+        Err(EngineError::Reconfigure {
+            code: "F0014",
+            message: failures.join("; "),
+        })
     }
 
-    fn suspend(&mut self, name: &TableName, suspended: bool) -> Result<(), EngineError> {
+    /// Refreshes one table now. Gives its run, or why there was none.
+    async fn refresh_one(
+        &mut self,
+        index: usize,
+        full: bool,
+        moment: &mut Moment,
+    ) -> Result<Result<RefreshStatus, String>, EngineError> {
+        let name = self.tables[index].planned.name.clone();
+        let inputs = match self.inputs(index, moment).await {
+            Ok(Sight::Ready(inputs)) if inputs.data_lsn >= self.tables[index].data_lsn => inputs,
+            Ok(Sight::NotYet(Some(missing))) => return Ok(Err(format!("its input {missing} has no content yet"))),
+            Ok(_) => return Ok(Err("its inputs have no common cut yet; try again".to_owned())),
+            Err(error) if error.remedy() == Remedy::Crash => return Err(error),
+            Err(error) => return Ok(Err(crate::board::chain(&error))),
+        };
+        let nonce = full.then(|| uuid::Uuid::new_v4().simple().to_string());
+        self.tables[index].blocked = None;
+        self.tables[index].failure = None;
+        self.start(index, inputs, "requested".to_owned(), nonce);
+        while self.busy.contains(&name) {
+            if let Some(ended) = self.running.join_next().await {
+                self.ended(ended)?;
+            }
+        }
+        let table = &self.tables[index];
+        if let Some(blocked) = &table.blocked {
+            return Ok(Err(format!("{}: {}", blocked.code, blocked.reason)));
+        }
+        if let Some(failure) = &table.failure {
+            return Ok(Err(failure.clone()));
+        }
+        let last = table.record.as_ref().and_then(|record| record.last.as_ref());
+        Ok(last.map(run_status).ok_or_else(|| "it left no run".to_owned()))
+    }
+
+    /// Suspends or resumes a table, after a refresh of it that is under way.
+    async fn suspend(&mut self, name: &TableName, suspended: bool) -> Result<(), EngineError> {
         let index = self.index(name)?;
+        // IMPORTANT: the refresh writes the record it began with.
+        while self.busy.contains(name) {
+            if let Some(ended) = self.running.join_next().await {
+                self.ended(ended)?;
+            }
+        }
         let table = &mut self.tables[index];
-        let mut record = table.record.clone().unwrap_or_else(|| empty_record(&table.planned));
+        let mut record = table.record();
         record.suspended = suspended;
         record.blocked = None;
         self.shared.store.refreshes().put(&name.to_string(), &record)?;
@@ -409,6 +609,30 @@ impl Refresher {
         table.blocked = None;
         table.record = Some(record);
         self.note();
+        Ok(())
+    }
+
+    /// Blocks a dynamic table, durably. Its content and what that reflects stay as they are.
+    fn block(&mut self, index: usize, error: &EngineError) -> Result<(), EngineError> {
+        let table = &mut self.tables[index];
+        let blocked = Blocked {
+            code: error.code().unwrap_or("F0014").to_owned(),
+            reason: crate::board::chain(error),
+            since: self.shared.clock.now_us(),
+        };
+        let mut record = table.record();
+        record.blocked = Some(RefreshBlocked {
+            code: blocked.code.clone(),
+            reason: blocked.reason.clone(),
+            since_us: blocked.since,
+            // Only another query, or a command, is a new chance.
+            query_hash: table.planned.query_hash.clone(),
+        });
+        let name = table.planned.name.to_string();
+        self.shared.store.refreshes().put(&name, &record)?;
+        table.record = Some(record);
+        table.state = DynamicTableState::Blocked;
+        table.blocked = Some(blocked);
         Ok(())
     }
 
@@ -519,21 +743,4 @@ fn reason(table: &Dynamic) -> String {
         Some(record) if record.query_hash != table.planned.query_hash => "query changed".to_owned(),
         Some(_) => "input changed".to_owned(),
     }
-}
-
-/// Blocks a dynamic table, durably.
-fn block(shared: &Arc<Shared>, table: &mut Dynamic, blocked: Blocked) -> Result<(), EngineError> {
-    let mut record = table.record.clone().unwrap_or_else(|| empty_record(&table.planned));
-    record.blocked = Some(RefreshBlocked {
-        code: blocked.code.clone(),
-        reason: blocked.reason.clone(),
-        since_us: blocked.since,
-    });
-    // The hash is the blocked query's: only another query, or a command, is a new chance.
-    record.query_hash = table.planned.query_hash.clone();
-    shared.store.refreshes().put(&table.planned.name.to_string(), &record)?;
-    table.record = Some(record);
-    table.state = DynamicTableState::Blocked;
-    table.blocked = Some(blocked);
-    Ok(())
 }

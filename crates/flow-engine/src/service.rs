@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::adapters::{lake_options, source_options};
 use crate::board::Board;
+use crate::compute::Compute;
 use crate::continuity::{continue_source, reconfigure};
 use crate::counters::Counters;
 use crate::error::EngineError;
@@ -99,7 +100,13 @@ impl Engine {
             http,
             clock: clock.clone(),
         };
-        let shared = Arc::new(Shared::new(options, clock, store, lake, counters, board, source_id));
+        let compute = Compute::start()?;
+        let shared = Arc::new(Shared::new(
+            options, clock, store, lake, counters, board, compute, source_id,
+        ));
+        for (name, record) in shared.store.refreshes().all()? {
+            shared.reads.set(&name, [&record.frontier]);
+        }
         for record in shared.store.tables().all()? {
             shared.show_table(&record);
             shared.note_table(record);

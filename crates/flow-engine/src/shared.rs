@@ -14,9 +14,11 @@ use tokio::sync::Notify;
 use crate::acknowledgement::Acknowledgement;
 use crate::backlog::Backlog;
 use crate::board::Board;
+use crate::compute::Compute;
 use crate::counters::Counters;
 use crate::failpoint;
 use crate::options::EngineOptions;
+use crate::reads::Reads;
 use crate::status::{Blocked, TableStatus, TableStatusState};
 
 /// Is shared by all parts of one engine.
@@ -30,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) board: Board,
     pub(crate) backlog: Backlog,
     pub(crate) acknowledgement: Acknowledgement,
+    pub(crate) reads: Reads,
+    pub(crate) compute: Compute,
     /// Wakes the refreshes after a commit.
     pub(crate) committed: Notify,
     captured: RwLock<BTreeMap<TableId, TableRecord>>,
@@ -47,6 +51,7 @@ impl Shared {
         lake: Lake,
         counters: Arc<Counters>,
         board: Board,
+        compute: Compute,
         source_id: String,
     ) -> Self {
         Shared {
@@ -58,6 +63,8 @@ impl Shared {
             board,
             backlog: Backlog::default(),
             acknowledgement: Acknowledgement::default(),
+            reads: Reads::default(),
+            compute,
             committed: Notify::new(),
             captured: RwLock::default(),
             disk_low: AtomicBool::new(false),

@@ -235,7 +235,6 @@ impl TableWriter {
             deletes: self.delete_files,
             summary,
             properties,
-            protected: Default::default(),
             blocks: self.blocks,
             note: serde_json::json!({ "rows": self.rows, "deleted": self.deleted }),
         }))

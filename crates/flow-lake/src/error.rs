@@ -72,6 +72,14 @@ pub enum LakeError {
         /// Says what is not supported.
         reason: String,
     },
+    /// A snapshot was expired before it was read.
+    #[error("snapshot {snapshot_id} of {table} is no longer retained")]
+    SnapshotGone {
+        /// Names the table.
+        table: String,
+        /// Is Iceberg's snapshot id.
+        snapshot_id: i64,
+    },
     /// Iceberg metadata, a manifest list or a manifest could not be read or made.
     #[error("cannot {action} for {table}")]
     Iceberg {
@@ -186,7 +194,7 @@ impl Remedial for LakeError {
                 NotFound => Remedy::BlockTable,
                 _ => Remedy::Retry,
             },
-            LakeError::Contended { .. } => Remedy::Retry,
+            LakeError::Contended { .. } | LakeError::SnapshotGone { .. } => Remedy::Retry,
             LakeError::Sync { .. } | LakeError::Broken { .. } | LakeError::Json { .. } => Remedy::Crash,
             LakeError::Options { .. } | LakeError::Exists { .. } => Remedy::Reconfigure,
             LakeError::Missing { .. }
@@ -212,6 +220,7 @@ impl Remedial for LakeError {
             LakeError::Json { .. } => "F0311",
             LakeError::Broken { .. } => "F0312",
             LakeError::Contended { .. } => "F0313",
+            LakeError::SnapshotGone { .. } => "F0314",
         })
     }
 }

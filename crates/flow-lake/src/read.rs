@@ -50,6 +50,7 @@ fn describe(table: &Table) -> Result<LakeTable, LakeError> {
     };
     let info = |snapshot: &SnapshotRef| SnapshotInfo {
         snapshot_id: snapshot.snapshot_id(),
+        parent_id: snapshot.parent_snapshot_id(),
         timestamp_ms: snapshot.timestamp_ms(),
         operation: snapshot.summary().operation.as_str().to_owned(),
         summary: snapshot.summary().additional_properties.clone().into_iter().collect(),
@@ -65,9 +66,9 @@ fn describe(table: &Table) -> Result<LakeTable, LakeError> {
 
 fn snapshot_of(table: &Table, snapshot_id: i64) -> Result<SnapshotRef, LakeError> {
     let snapshot = table.metadata().snapshot_by_id(snapshot_id);
-    snapshot.cloned().ok_or_else(|| LakeError::Unsupported {
+    snapshot.cloned().ok_or_else(|| LakeError::SnapshotGone {
         table: table.name().to_string(),
-        reason: format!("snapshot {snapshot_id} is not among its retained ones"),
+        snapshot_id,
     })
 }
 

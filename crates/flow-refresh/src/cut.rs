@@ -25,10 +25,42 @@ pub struct InputHistory {
     pub retained: Vec<(i64, Lsn)>,
     /// Says whether snapshots older than the first retained one ever existed.
     pub trimmed: bool,
+    /// Is from where on a dynamic table's newest content is known to be right without a gap, up to
+    /// `reached`. Another kind's does not matter.
+    pub steady_from: Lsn,
     /// Is the newest LSN this input can present, at or above its last snapshot's. A foreign table's
     /// does not matter.
     pub reached: Lsn,
 }
+
+impl InputHistory {
+    /// Says whether the input's content at `lsn` is known.
+    ///
+    /// A bronze table's is at every LSN up to its own. A dynamic table's is only at those it was
+    /// computed for, and while nothing that it reads has changed: between two refreshes it may have
+    /// been anything.
+    fn presents(&self, lsn: Lsn) -> bool {
+        match self.kind {
+            InputKind::Foreign => true,
+            InputKind::Bronze => lsn <= self.reached,
+            InputKind::Dynamic => {
+                (self.steady_from..=self.reached).contains(&lsn) || self.retained.iter().any(|(_, at)| *at == lsn)
+            }
+        }
+    }
+
+    /// Is the snapshot that stands for `lsn`; an error if it is no longer retained.
+    fn snapshot_at(&self, lsn: Lsn) -> Result<Option<i64>, Trimmed> {
+        match self.retained.iter().rev().find(|(_, at)| *at <= lsn) {
+            Some((id, _)) => Ok(Some(*id)),
+            None if self.trimmed => Err(Trimmed),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Says that a snapshot is no longer retained.
+struct Trimmed;
 
 /// Is the cut of one refresh.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,35 +74,45 @@ pub struct Cut {
     pub held_back_by: Option<TableName>,
 }
 
-/// Chooses the newest LSN that every input can present, and the snapshots that stand for it.
+/// Chooses the greatest LSN up to `newest` that every input can present, and the snapshots that
+/// stand for it.
 ///
-/// Gives `None` when an input no longer retains a snapshot at or below that LSN, although it had
-/// one: then no cut exists until the input that holds the others back has caught up.
-pub fn choose_cut(inputs: &[InputHistory]) -> Option<Cut> {
+/// Gives `None` when there is no such LSN, or an input no longer retains its snapshot there: then no
+/// cut exists until the input that holds the others back has caught up.
+pub fn choose_cut(inputs: &[InputHistory], newest: Lsn) -> Option<Cut> {
     let positioned = || inputs.iter().filter(|input| input.kind != InputKind::Foreign);
-    let slowest = positioned().min_by_key(|input| input.reached);
-    let lsn = slowest.map(|input| input.reached);
-    let held_back_by = slowest
-        .filter(|slowest| positioned().any(|input| input.reached > slowest.reached))
-        .map(|slowest| slowest.name.clone());
+    if positioned().next().is_none() {
+        let last = |input: &InputHistory| (input.name.clone(), input.retained.last().map(|(id, _)| *id));
+        return Some(Cut {
+            lsn: None,
+            snapshots: inputs.iter().map(last).collect(),
+            held_back_by: None,
+        });
+    }
+    let limit = positioned().map(|input| input.reached).fold(newest, Lsn::min);
+    let computed = positioned()
+        .filter(|input| input.kind == InputKind::Dynamic)
+        .flat_map(|input| input.retained.iter().map(|(_, at)| *at));
+    let mut candidates: Vec<Lsn> = computed.filter(|at| *at < limit).chain([limit]).collect();
+    candidates.sort_unstable();
+    let all_present = |lsn: &Lsn| positioned().all(|input| input.presents(*lsn));
+    let lsn = candidates.into_iter().rev().find(all_present)?;
     let mut snapshots = Vec::with_capacity(inputs.len());
     for input in inputs {
-        let snapshot = match (input.kind, lsn) {
-            (InputKind::Foreign, _) | (_, None) => input.retained.last(),
-            (_, Some(lsn)) => {
-                let at_cut = input.retained.iter().rev().find(|(_, at)| *at <= lsn);
-                if at_cut.is_none() && input.trimmed {
-                    return None;
-                }
-                at_cut
-            }
+        let snapshot = match input.kind {
+            InputKind::Foreign => input.retained.last().map(|(id, _)| *id),
+            _ => input.snapshot_at(lsn).ok()?,
         };
-        snapshots.push((input.name.clone(), snapshot.map(|(id, _)| *id)));
+        snapshots.push((input.name.clone(), snapshot));
     }
+    let another_is_newer = positioned().any(|input| input.reached.min(newest) > lsn);
+    let holding = positioned()
+        .find(|input| input.reached == limit && limit < newest)
+        .or_else(|| positioned().find(|input| !input.presents(limit)));
     Some(Cut {
-        lsn,
+        lsn: Some(lsn),
         snapshots,
-        held_back_by,
+        held_back_by: holding.filter(|_| another_is_newer).map(|input| input.name.clone()),
     })
 }
 
@@ -84,6 +126,7 @@ mod tests {
             kind,
             retained: retained.iter().map(|(id, lsn)| (*id, Lsn(*lsn))).collect(),
             trimmed: false,
+            steady_from: Lsn(retained.last().map_or(0, |(_, at)| *at)),
             reached: Lsn(reached),
         }
     }
@@ -100,7 +143,7 @@ mod tests {
             input("foreign", InputKind::Foreign, &[(90, 0), (91, 0)], 0),
             input("empty", InputKind::Bronze, &[], 35),
         ];
-        let cut = choose_cut(&inputs).expect("a cut exists");
+        let cut = choose_cut(&inputs, Lsn(35)).expect("a cut exists");
         assert_eq!(cut.lsn, Some(Lsn(25)));
         assert_eq!(ids(&cut), [Some(2), Some(7), Some(91), None]);
         assert_eq!(cut.held_back_by, Some(TableName::new("b", "late")));
@@ -108,7 +151,7 @@ mod tests {
 
     #[test]
     fn foreign_tables_alone_have_no_lsn() {
-        let cut = choose_cut(&[input("f", InputKind::Foreign, &[(4, 0)], 0)]).expect("a cut exists");
+        let cut = choose_cut(&[input("f", InputKind::Foreign, &[(4, 0)], 0)], Lsn(9)).expect("a cut exists");
         assert_eq!((cut.lsn, ids(&cut)), (None, vec![Some(4)]));
     }
 
@@ -117,7 +160,33 @@ mod tests {
         let mut orders = input("orders", InputKind::Bronze, &[(3, 30)], 35);
         orders.trimmed = true;
         let late = input("late", InputKind::Dynamic, &[(7, 10)], 25);
-        assert_eq!(choose_cut(&[orders, late]), None);
+        assert_eq!(choose_cut(&[orders, late], Lsn(35)), None);
+    }
+
+    #[test]
+    fn two_parents_are_read_where_both_were_computed() {
+        // Between 60 and 100 the first may have been anything: 80 is no cut, though both have a snapshot below.
+        let often = input("often", InputKind::Dynamic, &[(1, 40), (2, 60), (3, 100)], 100);
+        let seldom = input("seldom", InputKind::Dynamic, &[(7, 40), (8, 80)], 80);
+        let cut = choose_cut(&[often.clone(), seldom.clone()], Lsn(120)).expect("a cut exists");
+        assert_eq!((cut.lsn, ids(&cut)), (Some(Lsn(40)), vec![Some(1), Some(7)]));
+        assert_eq!(cut.held_back_by, Some(TableName::new("b", "seldom")));
+        // Once the second is known to be unchanged up to 100, both present it.
+        let steady = InputHistory {
+            reached: Lsn(110),
+            ..seldom
+        };
+        let cut = choose_cut(&[often, steady], Lsn(120)).expect("a cut exists");
+        assert_eq!((cut.lsn, ids(&cut)), (Some(Lsn(100)), vec![Some(3), Some(8)]));
+    }
+
+    #[test]
+    fn a_parent_that_came_back_to_its_content_is_not_steady_before_that() {
+        let mut parent = input("p", InputKind::Dynamic, &[(1, 60)], 75);
+        parent.steady_from = Lsn(70);
+        let held = input("held", InputKind::Bronze, &[(5, 10)], 65);
+        let cut = choose_cut(&[parent, held], Lsn(80)).expect("a cut exists");
+        assert_eq!(cut.lsn, Some(Lsn(60)));
     }
 
     /// Draws a history, and says by brute force what a cut must be.
@@ -144,24 +213,34 @@ mod tests {
                         .collect();
                     let mut input = input(&at.to_string(), kind, &retained, lsn + below(4));
                     input.trimmed = count > 0 && below(3) == 0;
+                    input.steady_from = Lsn(lsn + below(3)).min(input.reached);
                     input
                 })
                 .collect();
+            let newest = Lsn(below(16));
             let positioned = || inputs.iter().filter(|input| input.kind != InputKind::Foreign);
-            // The newest LSN that no input is behind of, tried one by one.
-            let expected = (0..40)
+            let known = |input: &InputHistory, lsn: Lsn| match input.kind {
+                InputKind::Dynamic => {
+                    let computed = input.retained.iter().any(|(_, at)| *at == lsn);
+                    computed || (input.steady_from <= lsn && lsn <= input.reached)
+                }
+                _ => lsn <= input.reached,
+            };
+            // The newest LSN at which every input's content is known, tried one by one.
+            let expected = (0..=newest.0)
                 .rev()
                 .map(Lsn)
-                .find(|lsn| positioned().all(|input| input.reached >= *lsn));
-            let expected = positioned().next().and(expected);
+                .find(|lsn| positioned().all(|input| known(input, *lsn)));
             let lost =
                 |input: &InputHistory| input.trimmed && !input.retained.iter().any(|(_, lsn)| Some(*lsn) <= expected);
-            let Some(cut) = choose_cut(&inputs) else {
-                assert!(positioned().any(lost), "round {round}: {inputs:?} has a cut");
+            let none = expected.is_none() && positioned().next().is_some();
+            let Some(cut) = choose_cut(&inputs, newest) else {
+                assert!(none || positioned().any(lost), "round {round}: {inputs:?} has a cut");
                 continue;
             };
-            assert!(!positioned().any(lost), "round {round}: {inputs:?} has no cut");
-            assert_eq!(cut.lsn, expected, "round {round}: {inputs:?}");
+            let expected = positioned().next().and(expected);
+            assert!(!none && !positioned().any(lost), "round {round}: {inputs:?} has no cut");
+            assert_eq!(cut.lsn, expected, "round {round}: {inputs:?} up to {newest}");
             for (input, (name, snapshot)) in inputs.iter().zip(&cut.snapshots) {
                 assert_eq!(&input.name, name);
                 let reached = |lsn: &Lsn| input.kind == InputKind::Foreign || Some(*lsn) <= cut.lsn;
@@ -174,7 +253,7 @@ mod tests {
                 assert_eq!(*snapshot, newest, "round {round}: {inputs:?}");
             }
             let late = cut.held_back_by.as_ref();
-            let behind = positioned().any(|input| Some(input.reached) > cut.lsn);
+            let behind = positioned().any(|input| Some(input.reached.min(newest)) > cut.lsn);
             assert_eq!(late.is_some(), behind, "round {round}: {inputs:?}");
         }
     }

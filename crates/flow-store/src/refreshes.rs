@@ -24,6 +24,8 @@ pub struct RefreshBlocked {
     pub reason: String,
     /// Is when, in microseconds since 1970.
     pub since_us: i64,
+    /// Is the hash of the query that could not be refreshed.
+    pub query_hash: String,
 }
 
 /// Is one refresh that ended.
@@ -62,6 +64,8 @@ pub struct RefreshRecord {
     pub frontier: Frontier,
     /// Is the source position it reflects.
     pub data_lsn: Lsn,
+    /// Is the epoch in which that position lies, or an earlier one since which its inputs did not change.
+    pub epoch: u64,
     /// Is the newest refresh.
     pub last: Option<RefreshRun>,
     /// Says that the user suspended it.

@@ -103,6 +103,7 @@ impl SnapshotReader for MemoryLake {
                 .iter()
                 .map(|(id, _)| SnapshotInfo {
                     snapshot_id: *id,
+                    parent_id: None,
                     timestamp_ms: 0,
                     operation: "append".into(),
                     summary: BTreeMap::new(),

@@ -27,12 +27,14 @@ pub(crate) fn refresh(n: u64) -> RefreshRecord {
         query_hash: "abc".into(),
         frontier: run(n).frontier,
         data_lsn: Lsn(n),
+        epoch: n,
         last: Some(run(n)),
         suspended: true,
         blocked: Some(RefreshBlocked {
             code: "F0501".into(),
             reason: "integer overflow".into(),
             since_us: 5,
+            query_hash: "def".into(),
         }),
         snapshot_id: Some(-1),
     }
