@@ -17,10 +17,12 @@ from flowtest.postgres import Server  # noqa: E402
 
 def pytest_addoption(parser):
     parser.addoption("--lane", default="", help="run only the tests of one long lane")
+    parser.addoption("--of-this-major", action="store_true", help="leave out what no server version can change")
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "lane(name): belongs to a long lane and not to the gate")
+    config.addinivalue_line("markers", "any_major: nothing in it depends on PostgreSQL's version")
 
 
 def pytest_collection_modifyitems(config, items):
@@ -28,7 +30,10 @@ def pytest_collection_modifyitems(config, items):
     chosen, left = [], []
     for item in items:
         mark = item.get_closest_marker("lane")
-        (chosen if (mark.args[0] if mark else "") == lane else left).append(item)
+        wanted = (mark.args[0] if mark else "") == lane
+        if config.getoption("--of-this-major") and item.get_closest_marker("any_major"):
+            wanted = False
+        (chosen if wanted else left).append(item)
     config.hook.pytest_deselected(items=left)
     items[:] = chosen
 

@@ -9,6 +9,8 @@ from flowtest import oracle, workload
 from flowtest.lake import pointers
 from flowtest.waiting import PATIENCE, wait_for
 
+pytestmark = pytest.mark.any_major
+
 SCHEMA = [
     "CREATE TABLE customer (id int PRIMARY KEY, name text, city text)",
     "CREATE TABLE purchase (id int PRIMARY KEY, customer_id int, amount numeric(12,2), quantity int, weight double precision, day date)",

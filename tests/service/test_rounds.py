@@ -6,6 +6,8 @@ import pytest
 from flowtest.lake import pointers
 from flowtest.waiting import PATIENCE, wait_for
 
+pytestmark = pytest.mark.any_major
+
 TOTAL = 4000
 #: name → clauses and query. Both sides of a transfer meet again below.
 LEVELS = {

@@ -245,13 +245,19 @@ impl Refresher {
 
     /// Begins a group's round if it is time, and takes it on.
     async fn turn_group(&mut self, group: usize) -> Result<Duration, EngineError> {
-        if self.groups[group].round.is_none() {
-            let pause = self.begin_round(group).await?;
+        // The second look is for what was committed during the round that the first one ended.
+        for _ in 0..2 {
             if self.groups[group].round.is_none() {
-                return Ok(pause);
+                let pause = self.begin_round(group).await?;
+                if self.groups[group].round.is_none() {
+                    return Ok(pause);
+                }
+            }
+            if self.advance_round(group).await? {
+                return Ok(TOLD);
             }
         }
-        self.advance_round(group).await
+        Ok(RETRY_PAUSE)
     }
 
     /// Begins a round if a member is due; else gives the time after which to look again.
@@ -302,9 +308,10 @@ impl Refresher {
     }
 
     /// Starts the members whose turn it is in the group's round, and ends the round after the last.
-    async fn advance_round(&mut self, group: usize) -> Result<Duration, EngineError> {
+    /// Says whether it goes on.
+    async fn advance_round(&mut self, group: usize) -> Result<bool, EngineError> {
         let Some(mut round) = self.groups[group].round.take() else {
-            return Ok(TOLD);
+            return Ok(false);
         };
         for index in round.waiting.clone() {
             let table = &self.tables[index];
@@ -331,12 +338,11 @@ impl Refresher {
         }
         let mut members = self.groups[group].members.iter();
         let running = members.any(|index| self.busy.contains(&self.tables[*index].planned.name));
-        if running || !round.waiting.is_empty() {
+        let goes_on = running || !round.waiting.is_empty();
+        if goes_on {
             self.groups[group].round = Some(round);
-            return Ok(TOLD);
         }
-        // Whoever is due still, or again, is found by the next look.
-        Ok(RETRY_PAUSE)
+        Ok(goes_on)
     }
 
     /// Finds how a table stands to its inputs at the newest cut up to `moment`, and shows it.
