@@ -60,6 +60,20 @@ def test_all_problems_at_once(simple):
     assert str(line_of(simple, "intervall")) in result.err + result.out
 
 
+def test_two_tables_with_one_target(simple, database):
+    """Both lines are named; where a schema's tables are only known to the server, both tables are."""
+    simple.tables = [{"source": "public.t", "target": "a.x"}, {"source": "public.u", "target": "a.x"}]
+    simple.write_config()
+    first, second = [n for n, line in enumerate(simple.config.read_text().splitlines(), 1) if line == 'target = "a.x"']
+    for command in ("check", "init", "run", "plan"):
+        simple.run(command).expect(78, rf"flow\.toml:{second}:\d+: tables\[1\]\.target: 'a\.x' is the target of tables\[0\] \(line {first}\)")
+    simple.tables = [{"source": "public.*"}, {"source": "public.t", "target": "public.w"}]
+    database.execute("CREATE TABLE w (id int PRIMARY KEY)", "ALTER PUBLICATION embrasure_flow ADD TABLE w")
+    simple.write_config()
+    simple.run("init").expect(78, "F0010", r"public\.t", r"public\.w")
+    assert slots(database) == []
+
+
 @pytest.mark.parametrize("command", ["check", "init", "run", "discover", "plan"])
 def test_unknown_key(simple, command):
     edit(simple, "slot =", "slott =")

@@ -65,7 +65,7 @@ pub struct SourceConfig {
     pub id: Option<String>,
     /// Names the variable that holds the connection URL.
     pub connection_env: String,
-    /// Is the connection URL; `None` only where [`Purpose::Local`] was given.
+    /// Is the connection URL; `None` only where the [`Purpose`] does not need it.
     pub connection: Option<Secret>,
     /// Is the slot's name.
     pub slot: String,
@@ -97,17 +97,23 @@ pub enum Purpose {
     Service,
     /// To look at the source: its secrets, but no `[[tables]]` yet.
     Discover,
+    /// To plan: `[[tables]]`, and the secrets that are set.
+    Plan,
     /// To look at local files or ask a running service: neither secrets nor `[[tables]]`.
     Local,
 }
 
 impl Purpose {
     fn needs_secrets(self) -> bool {
+        matches!(self, Purpose::Service | Purpose::Discover)
+    }
+
+    fn takes_secrets(self) -> bool {
         self != Purpose::Local
     }
 
     fn needs_tables(self) -> bool {
-        self == Purpose::Service
+        matches!(self, Purpose::Service | Purpose::Plan)
     }
 }
 

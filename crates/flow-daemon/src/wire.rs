@@ -1,24 +1,27 @@
 //! Turns the configuration file into what the engine and the HTTP server are told.
 
 use flow_engine::EngineOptions;
+use flow_engine::options::LocalOptions;
 use flow_http::HttpOptions;
 use flow_source::ConnInfo;
 
-use crate::config::{Config, ConfigError, Secret};
+use crate::config::{Config, Secret};
+use crate::exit::Failure;
 
 /// Builds the engine's options.
 ///
 /// # Errors
 /// Reconfigure: the connection URL cannot be read. The message does not repeat it.
-pub(crate) fn engine_options(config: &Config) -> Result<EngineOptions, ConfigError> {
+pub(crate) fn engine_options(config: &Config) -> Result<EngineOptions, Failure> {
     let source = &config.source;
     let url = source
         .connection
         .as_ref()
         .expect("commands that build options ask for secrets");
     let connection = ConnInfo::parse(url.expose()).map_err(|error| {
-        let message = format!("environment variable {}: {error}", source.connection_env);
-        ConfigError::whole(&config.file, message)
+        let mut failure = Failure::from(error);
+        failure.message = format!("environment variable {}: {}", source.connection_env, failure.message);
+        failure
     })?;
     Ok(EngineOptions {
         state_dir: config.state_dir.clone(),
@@ -39,6 +42,17 @@ pub(crate) fn engine_options(config: &Config) -> Result<EngineOptions, ConfigErr
         tables: config.tables.clone(),
         transformations: config.transformations.clone(),
     })
+}
+
+/// Builds what looking at local files takes.
+pub(crate) fn local_options(config: &Config) -> LocalOptions {
+    LocalOptions {
+        warehouse: config.warehouse.clone(),
+        catalog_path: config.catalog_path.clone(),
+        memory_bytes: config.limits.memory_bytes,
+        tables: config.tables.clone(),
+        transformations: config.transformations.clone(),
+    }
 }
 
 /// Builds the HTTP server's options.

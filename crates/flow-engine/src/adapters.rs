@@ -3,7 +3,7 @@
 use flow_lake::LakeOptions;
 use flow_source::SourceOptions;
 
-use crate::options::EngineOptions;
+use crate::options::{EngineOptions, LocalOptions};
 
 /// Makes the source's options; the system is known once the state directory has an identity.
 pub(crate) fn source_options(options: &EngineOptions, system_identifier: Option<u64>) -> SourceOptions {
@@ -19,5 +19,12 @@ pub(crate) fn lake_options(options: &EngineOptions) -> LakeOptions {
     lake.catalog_path = options.catalog_path.clone();
     lake.keep_snapshots = options.keep_snapshots;
     lake.keep_for = options.keep_for;
+    lake
+}
+
+/// Makes the options of a lake that is looked at.
+pub(crate) fn local_lake_options(options: &LocalOptions) -> LakeOptions {
+    let mut lake = LakeOptions::new(&options.warehouse);
+    lake.catalog_path = options.catalog_path.clone();
     lake
 }

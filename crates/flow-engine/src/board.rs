@@ -11,8 +11,10 @@ use flow_core::monotonic::Monotonic;
 use flow_core::{Lsn, Remedial, TableId};
 use tokio::sync::watch;
 
+use crate::error::EngineError;
 use crate::status::{
-    DynamicTableStatus, LastError, ServiceState, SourceStatus, Status, StorageStatus, TableStatus, TableStatusState,
+    DynamicTableStatus, LastError, ProblemStatus, ServiceState, SourceStatus, Status, StorageStatus, TableStatus,
+    TableStatusState,
 };
 
 /// Holds the positions of the one way data flows. Each only grows.
@@ -45,7 +47,8 @@ pub(crate) struct Notices {
     pub(crate) source_id: String,
     pub(crate) slot: String,
     pub(crate) connected: bool,
-    pub(crate) catalog_reachable: bool,
+    /// Counts those who wait for the source and those who wait for the catalog.
+    away: [u32; 2],
     pub(crate) positions: Positions,
     pub(crate) published_epoch: u64,
     /// Is the commit time of the oldest journaled transaction that is not published.
@@ -53,7 +56,54 @@ pub(crate) struct Notices {
     pub(crate) tables: BTreeMap<TableId, TableStatus>,
     pub(crate) dynamic_tables: Vec<DynamicTableStatus>,
     pub(crate) storage: StorageStatus,
+    /// Holds problems of transformations that belong to no table.
+    pub(crate) problems: Vec<ProblemStatus>,
     pub(crate) last_error: Option<LastError>,
+}
+
+/// Is what the service cannot do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dependency {
+    Source,
+    Catalog,
+}
+
+impl Dependency {
+    /// Is the dependency that an error says is away; `None` if the error is about something else.
+    pub(crate) fn missed_by(error: &EngineError) -> Option<Dependency> {
+        match error {
+            EngineError::Source(_) => Some(Dependency::Source),
+            EngineError::Lake(_) => Some(Dependency::Catalog),
+            EngineError::Unavailable { source, .. } => Dependency::missed_by(source),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Dependency::Source => "PostgreSQL",
+            Dependency::Catalog => "the catalog",
+        }
+    }
+}
+
+/// Shows a dependency as away until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Absence<'a> {
+    board: &'a Board,
+    of: Dependency,
+}
+
+impl Absence<'_> {
+    pub(crate) fn of(&self) -> Dependency {
+        self.of
+    }
+}
+
+impl Drop for Absence<'_> {
+    fn drop(&mut self) {
+        self.board.write().away[self.of as usize] -= 1;
+    }
 }
 
 /// Shares the notices.
@@ -97,6 +147,17 @@ impl Board {
         });
     }
 
+    /// Shows that somebody waits for a dependency.
+    pub(crate) fn absence(&self, of: Dependency) -> Absence<'_> {
+        self.write().away[of as usize] += 1;
+        Absence { board: self, of }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn away(&self) -> [bool; 2] {
+        self.write().away.map(|waiting| waiting > 0)
+    }
+
     /// Makes the status document and hands it to all who watch.
     pub(crate) fn post(&self) -> Arc<Status> {
         let now = self.clock.now_us();
@@ -121,6 +182,21 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 }
 
 impl Notices {
+    fn is_away(&self, what: Dependency) -> bool {
+        self.away[what as usize] > 0
+    }
+
+    /// Is the state as an operator sees it: what waits for source or catalog is degraded.
+    fn state(&self) -> ServiceState {
+        let away = self.is_away(Dependency::Source) || self.is_away(Dependency::Catalog);
+        match self.state {
+            ServiceState::Recovering | ServiceState::Copying | ServiceState::Streaming if away => {
+                ServiceState::Degraded
+            }
+            state => state,
+        }
+    }
+
     fn document(&self, now: UnixMicros, http: Option<String>) -> Status {
         let copying = self
             .tables
@@ -140,8 +216,8 @@ impl Notices {
         });
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            state: self.state,
-            ready: running && self.connected && self.catalog_reachable && !copying,
+            state: self.state(),
+            ready: running && self.connected && !self.is_away(Dependency::Catalog) && !copying,
             pid: std::process::id(),
             http,
             at: now,
@@ -159,7 +235,42 @@ impl Notices {
             tables: tables.collect(),
             dynamic_tables: self.dynamic_tables.clone(),
             storage: self.storage.clone(),
+            problems: self.problems.clone(),
             last_error: self.last_error.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_for_source_or_catalog_is_degraded() {
+        let board = Board::new(Arc::new(flow_testkit::clock::ManualClock::at(0)), Arc::default());
+        let shown = || {
+            let status = board.post();
+            (status.state, status.ready)
+        };
+        for state in [ServiceState::Recovering, ServiceState::Copying, ServiceState::Streaming] {
+            board.write().state = state;
+            board.write().connected = state == ServiceState::Streaming;
+            let ready = state == ServiceState::Streaming;
+            assert_eq!(shown(), (state, ready));
+            let source = board.absence(Dependency::Source);
+            assert_eq!(shown().0, ServiceState::Degraded, "{state:?}");
+            let catalog = [board.absence(Dependency::Catalog), board.absence(Dependency::Catalog)];
+            drop(source);
+            let [first, second] = catalog;
+            drop(first);
+            assert_eq!(shown(), (ServiceState::Degraded, false), "one still waits: {state:?}");
+            drop(second);
+            assert_eq!(shown(), (state, ready));
+        }
+        for state in [ServiceState::Starting, ServiceState::Stopping, ServiceState::Stopped] {
+            board.write().state = state;
+            let _away = board.absence(Dependency::Source);
+            assert_eq!(shown(), (state, false), "an end and a beginning are said as they are");
         }
     }
 }

@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::backlog::Backlog;
+use crate::board::{Absence, Dependency};
 use crate::error::EngineError;
 use crate::failpoint;
 use crate::options::AckMode;
@@ -61,6 +62,13 @@ pub(crate) async fn run(
     journaled.and(received)
 }
 
+/// Says for how long the source has sent nothing, and shows that it is away.
+#[derive(Default)]
+struct Down<'a> {
+    since: Option<Duration>,
+    absence: Option<Absence<'a>>,
+}
+
 /// Keeps a connection up and forwards its events. Ends when cancelled, when the journaling thread
 /// ended, or with the error that no reconnect can mend.
 async fn receive(
@@ -71,10 +79,10 @@ async fn receive(
     cancel: &CancellationToken,
 ) -> Result<(), EngineError> {
     let mut backoff = BACKOFF_FIRST;
-    let mut down_since = None;
+    let mut down = Down::default();
     loop {
         let outcome = tokio::select! {
-            outcome = session(shared, source, tables, &events, &mut down_since, &mut backoff) => outcome,
+            outcome = session(shared, source, tables, &events, &mut down, &mut backoff) => outcome,
             () = cancel.cancelled() => {
                 shared.board.write().connected = false;
                 return Ok(());
@@ -86,9 +94,11 @@ async fn receive(
             return Err(error);
         }
         shared.board.error(&error, "replication");
+        down.absence
+            .get_or_insert_with(|| shared.board.absence(Dependency::Source));
         shared.counters.reconnects.add(1);
         let now = shared.clock.monotonic();
-        let since = *down_since.get_or_insert(now);
+        let since = *down.since.get_or_insert(now);
         let out_for = now.saturating_sub(since);
         let retry_for = shared.options().retry_for;
         if out_for > retry_for {
@@ -107,22 +117,23 @@ async fn receive(
 }
 
 /// Runs one replication connection until it fails. `Ok` means that nobody takes events any more.
-async fn session(
-    shared: &Shared,
+async fn session<'a>(
+    shared: &'a Shared,
     source: &SourceOptions,
     tables: &[CaptureTable],
     events: &mpsc::Sender<SourceEvent>,
-    down_since: &mut Option<Duration>,
+    down: &mut Down<'a>,
     backoff: &mut Duration,
 ) -> Result<(), EngineError> {
     let position = shared.store.journal().position();
     let mut stream = Stream::connect(source, position, tables.to_vec()).await?;
     shared.acknowledgement.attach(stream.acknowledger());
     shared.board.write().connected = true;
+    down.absence = None;
     tracing::info!(%position, "replication connected");
     loop {
         let event = stream.next().await?;
-        *down_since = None;
+        down.since = None;
         *backoff = BACKOFF_FIRST;
         note_received(shared, &event);
         if events.send(event).await.is_err() {

@@ -41,6 +41,7 @@ pub(crate) async fn continue_source(
         );
         return Err(reconfigure("F0017", &message));
     }
+    comparison.warn_of_unwanted();
     let source = source_options(
         &options,
         shared.store.identity()?.map(|identity| identity.system_identifier),

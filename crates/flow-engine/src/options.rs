@@ -104,3 +104,18 @@ pub struct EngineOptions {
     /// Holds the dynamic tables' SQL files; may be missing on disk.
     pub transformations: PathBuf,
 }
+
+/// Is what it takes to look at the catalog and at local files: nothing secret.
+#[derive(Clone, Debug)]
+pub struct LocalOptions {
+    /// Is the warehouse directory.
+    pub warehouse: PathBuf,
+    /// Is the catalog's SQLite file.
+    pub catalog_path: PathBuf,
+    /// Is the memory budget of a query in bytes.
+    pub memory_bytes: usize,
+    /// Holds the captured tables.
+    pub tables: Vec<TableOptions>,
+    /// Holds the dynamic tables' SQL files; may be missing on disk.
+    pub transformations: PathBuf,
+}

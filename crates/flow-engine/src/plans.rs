@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use flow_core::TableName;
 use flow_core::lake::SnapshotReader;
-use flow_refresh::{Plan, SourceFile};
+use flow_refresh::{Definition, Plan, Problem, SourceFile};
 
 use crate::error::EngineError;
-use crate::options::EngineOptions;
 use crate::shared::Shared;
+use crate::status::ProblemStatus;
 
 /// Plans the dynamic tables of the transformations directory.
 pub(crate) async fn plan(shared: &Arc<Shared>) -> Result<Plan, EngineError> {
@@ -20,21 +20,41 @@ pub(crate) async fn plan(shared: &Arc<Shared>) -> Result<Plan, EngineError> {
         .values()
         .map(|r| (r.target.clone(), flow_core::arrow::arrow_schema(&r.schema)))
         .collect();
-    plan_files(&options, Arc::new(shared.lake.clone()), &declared).await
+    let parsed = parse_files(&options.transformations)?;
+    let plan = plan_parsed(parsed, Arc::new(shared.lake.clone()), &declared).await;
+    shared.board.write().problems = plan.problems.iter().filter_map(of_no_table).collect();
+    Ok(plan)
 }
 
-/// Plans the SQL files of a directory against a reader and the captured tables' shapes.
-pub(crate) async fn plan_files(
-    options: &EngineOptions,
+/// Shows a problem that belongs to no table; the others stand with their tables.
+fn of_no_table(problem: &Problem) -> Option<ProblemStatus> {
+    problem.table.is_none().then(|| ProblemStatus {
+        code: problem.code.to_owned(),
+        file: problem.file.display().to_string(),
+        line: problem.line,
+        column: problem.column,
+        message: problem.message.clone(),
+    })
+}
+
+/// Is what the SQL files of a directory declare, and what cannot be read of them.
+pub(crate) type Parsed = (Vec<Definition>, Vec<Problem>);
+
+/// Reads the SQL files of a directory.
+pub(crate) fn parse_files(dir: &Path) -> Result<Parsed, EngineError> {
+    Ok(flow_refresh::parse(&read_files(dir)?))
+}
+
+/// Plans definitions against a reader and the captured tables' shapes.
+pub(crate) async fn plan_parsed(
+    (definitions, mut problems): Parsed,
     reader: Arc<dyn SnapshotReader>,
     declared: &BTreeMap<TableName, arrow_schema::SchemaRef>,
-) -> Result<Plan, EngineError> {
-    let files = read_files(&options.transformations)?;
-    let (definitions, mut problems) = flow_refresh::parse(&files);
+) -> Plan {
     let mut plan = flow_refresh::plan(&definitions, &reader, declared).await;
     problems.append(&mut plan.problems);
     plan.problems = problems;
-    Ok(plan)
+    plan
 }
 
 /// Reads the `.sql` files of a directory and those below it, in name order. A missing one has none.

@@ -15,12 +15,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use flow_core::clock::Clock;
 use flow_core::operation::{Event, Phase};
 use flow_core::{Attempt, Remedial, Remedy};
 use flow_lake::{CommitOutcome, Look, Progress, SealInput, Sealed, Table, WrittenFile};
 use flow_store::{CompletionWrites, OperationRecord};
 use serde::{Deserialize, Serialize};
 
+use crate::board::{Absence, Board, Dependency};
 use crate::error::EngineError;
 use crate::failpoint;
 use crate::shared::Shared;
@@ -366,35 +368,59 @@ pub(crate) async fn blocking<T: Send + 'static>(
     joined.unwrap_or_else(|error| Err(EngineError::Invariant(format!("a worker thread ended: {error}"))))
 }
 
-/// Is the longest pause between two tries of the catalog.
+/// Is the longest pause between two tries.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Repeats what asks for patience, for `retry_for`.
+/// Repeats what asks for patience, for `retry_for`. `what` names what is tried where the error does
+/// not say what is away.
 pub(crate) async fn retrying<T, E, F>(
     shared: &Shared,
+    what: &'static str,
+    attempt: impl FnMut() -> F,
+) -> Result<T, EngineError>
+where
+    F: Future<Output = Result<T, E>>,
+    E: Into<EngineError>,
+{
+    let retry_for = || shared.options().retry_for;
+    retry(&shared.board, shared.clock.as_ref(), retry_for, what, attempt).await
+}
+
+async fn retry<T, E, F>(
+    board: &Board,
+    clock: &dyn Clock,
+    retry_for: impl Fn() -> Duration,
     what: &'static str,
     mut attempt: impl FnMut() -> F,
 ) -> Result<T, EngineError>
 where
     F: Future<Output = Result<T, E>>,
-    E: Remedial + Into<EngineError>,
+    E: Into<EngineError>,
 {
-    let began = shared.clock.monotonic();
+    // An attempt may work for hours before it fails: only the time since the first failure counts.
+    let mut since = None;
     let mut pause = Duration::from_millis(50);
+    // Ends with the retries, however they end.
+    let mut absence: Option<Absence<'_>> = None;
     loop {
-        let error = match attempt().await {
-            Ok(value) => {
-                shared.board.write().catalog_reachable = true;
-                return Ok(value);
-            }
-            Err(error) if error.remedy() == Remedy::Retry => error,
-            Err(error) => return Err(error.into()),
+        let error: EngineError = match attempt().await {
+            Ok(value) => return Ok(value),
+            Err(error) => error.into(),
         };
-        shared.board.error(&error, what);
-        shared.board.write().catalog_reachable = false;
-        let out_for = shared.clock.monotonic().saturating_sub(began);
-        if out_for > shared.options().retry_for {
-            let source = Box::new(error.into());
+        // A dependency that was retried within the attempt has had its time.
+        if error.remedy() != Remedy::Retry || matches!(error, EngineError::Unavailable { .. }) {
+            return Err(error);
+        }
+        let missed = Dependency::missed_by(&error);
+        let what = missed.map_or(what, Dependency::name);
+        board.error(&error, what);
+        if absence.as_ref().map(Absence::of) != missed {
+            absence = missed.map(|missed| board.absence(missed));
+        }
+        let now = clock.monotonic();
+        let out_for = now.saturating_sub(*since.get_or_insert(now));
+        if out_for >= retry_for() {
+            let source = Box::new(error);
             return Err(EngineError::Unavailable {
                 what,
                 seconds: out_for.as_secs(),
@@ -403,5 +429,81 @@ where
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(RETRY_PAUSE_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flow_source::SourceError;
+    use flow_testkit::clock::ManualClock;
+
+    use super::*;
+    use crate::status::ServiceState;
+
+    fn lake() -> EngineError {
+        let source = std::io::ErrorKind::Interrupted.into();
+        let path = "/lake/x".into();
+        let action = "write";
+        flow_lake::LakeError::File { action, path, source }.into()
+    }
+
+    /// Runs an attempt that fails with each error in turn and then succeeds. Gives the state that
+    /// was shown while each was waited for.
+    async fn waited(errors: Vec<EngineError>) -> (Result<(), EngineError>, Vec<ServiceState>, [bool; 2]) {
+        let clock = Arc::new(ManualClock::at(0));
+        let board = Board::new(clock.clone(), Arc::default());
+        board.write().state = ServiceState::Streaming;
+        board.write().connected = true;
+        let mut errors = errors.into_iter();
+        let (mut states, mut away) = (Vec::new(), [false; 2]);
+        let ended = retry(
+            &board,
+            clock.as_ref(),
+            || Duration::from_secs(60),
+            "PostgreSQL",
+            || {
+                states.push(board.post().state);
+                clock.advance(3600 * 1_000_000 * i64::from(states.len() == 1));
+                let now = board.away();
+                away = [away[0] || now[0], away[1] || now[1]];
+                std::future::ready(errors.next().map_or(Ok(()), Err))
+            },
+        )
+        .await;
+        assert_eq!(board.away(), [false; 2], "nobody waits any more");
+        (ended, states, away)
+    }
+
+    #[tokio::test]
+    async fn what_is_away_is_what_failed() {
+        use ServiceState::{Degraded, Streaming};
+        let (ended, states, away) = waited(vec![SourceError::Ended.into()]).await;
+        assert!(ended.is_ok());
+        assert_eq!(
+            (states, away),
+            (vec![Streaming, Degraded], [true, false]),
+            "not the catalog"
+        );
+        // Work on PostgreSQL also meets the catalog.
+        let (ended, states, away) = waited(vec![lake(), SourceError::Ended.into()]).await;
+        assert!(ended.is_ok());
+        assert_eq!((states, away), (vec![Streaming, Degraded, Degraded], [true, true]));
+        let unavailable = EngineError::Unavailable {
+            what: "the catalog",
+            seconds: 60,
+            source: Box::new(lake()),
+        };
+        let (ended, states, _) = waited(vec![unavailable]).await;
+        assert!(
+            matches!(
+                ended,
+                Err(EngineError::Unavailable {
+                    what: "the catalog",
+                    ..
+                })
+            ),
+            "{ended:?}"
+        );
+        assert_eq!(states, [Streaming], "its time is over");
     }
 }

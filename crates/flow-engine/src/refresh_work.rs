@@ -200,7 +200,7 @@ async fn open(
             "the SELECT of {} has another output schema than its table: {difference}",
             planned.name
         );
-        return Err(refuse("F0016", message));
+        return Err(refuse("F0422", message));
     }
     // What the store does not know of yet is adopted if it is ours: its summary says what it reflects.
     let known = record.and_then(|record| record.snapshot_id);

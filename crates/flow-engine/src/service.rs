@@ -87,7 +87,6 @@ impl Engine {
             let mut notices = board.write();
             notices.source_id = source_id.clone();
             notices.slot = options.slot.clone();
-            notices.catalog_reachable = true;
             notices.positions.journaled.raise(store.journal().position());
         }
         let (commands, receiver) = mpsc::channel(COMMAND_QUEUE);
@@ -345,6 +344,7 @@ async fn execute(shared: &Arc<Shared>, orders: &mpsc::Sender<Order>, command: Co
                     "new tables need a first copy: restart with `run --init`",
                 ));
             }
+            comparison.warn_of_unwanted();
             shared.set_options(*options);
             let plan = plan(shared).await?;
             orders

@@ -21,7 +21,8 @@ pub enum ServiceState {
     Copying,
     /// Capturing and publishing.
     Streaming,
-    /// Source or catalog cannot be reached; retrying.
+    /// Source or catalog cannot be reached; retrying what it did before. Never stored: the board
+    /// shows it in the place of the state that the service goes back to.
     Degraded,
     /// Ending in order.
     Stopping,
@@ -62,7 +63,7 @@ pub enum TableStatusState {
     Streaming,
     /// Set aside with a reason; its changes wait in the journal.
     Blocked,
-    /// Not in the configuration at present.
+    /// Not captured at present. No version sets it yet; the store's format knows it.
     Paused,
     /// A foreign commit is being taken in.
     Reconciling,
@@ -165,6 +166,21 @@ pub struct DynamicTableStatus {
     pub held_by: Option<String>,
 }
 
+/// Is a problem of a transformation that belongs to no table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProblemStatus {
+    /// Names the page under `docs/errors/`.
+    pub code: String,
+    /// Is the file.
+    pub file: String,
+    /// Is the line, from 1.
+    pub line: u64,
+    /// Is the column in characters, from 1.
+    pub column: u64,
+    /// Says what is wrong.
+    pub message: String,
+}
+
 /// Is the last error an operator should see.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastError {
@@ -212,6 +228,10 @@ pub struct Status {
     pub dynamic_tables: Vec<DynamicTableStatus>,
     /// Is the local disk's part.
     pub storage: StorageStatus,
+    /// Holds what is wrong with the transformations and belongs to no table: a statement that cannot
+    /// be read has no name.
+    #[serde(default)]
+    pub problems: Vec<ProblemStatus>,
     /// Is the last error.
     pub last_error: Option<LastError>,
 }

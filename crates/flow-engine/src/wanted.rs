@@ -178,7 +178,7 @@ pub(crate) fn compare(wanted: &[WantedTable], records: &[TableRecord]) -> Result
     comparison.unwanted = records
         .iter()
         .filter(|record| !is_wanted(record))
-        .map(|record| record.id)
+        .map(|record| record.source.clone())
         .collect();
     Ok(comparison)
 }
@@ -188,8 +188,23 @@ pub(crate) fn compare(wanted: &[WantedTable], records: &[TableRecord]) -> Result
 pub(crate) struct Comparison {
     /// Holds tables that are wanted and have no content yet, or none by the settings they now have.
     pub(crate) missing: Vec<TableName>,
-    /// Holds tables that have content and are no longer wanted.
-    pub(crate) unwanted: Vec<flow_core::TableId>,
+    /// Holds tables that are captured and no longer wanted.
+    pub(crate) unwanted: Vec<TableName>,
+}
+
+impl Comparison {
+    /// Logs which tables left the configuration and go on; once at each start and reload.
+    pub(crate) fn warn_of_unwanted(&self) {
+        if self.unwanted.is_empty() {
+            return;
+        }
+        let names: Vec<String> = self.unwanted.iter().map(ToString::to_string).collect();
+        tracing::warn!(
+            tables = names.join(", "),
+            "tables are no longer in the configuration and are captured and published as before; this version cannot \
+             take a table out"
+        );
+    }
 }
 
 /// Spells a hot-rows setting as the configuration does.

@@ -7,13 +7,14 @@
 //!
 //! Blocks; callers use a blocking thread. Never reads or writes a lake file.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use flow_core::clock::UnixMicros;
 use flow_core::{Epoch, Lsn, TableName};
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use crate::error::LakeError;
 
@@ -86,8 +87,7 @@ impl Catalog {
             }
         };
         let connection = Connection::open(path).map_err(failed("open"))?;
-        connection.busy_timeout(BUSY_TIMEOUT).map_err(failed("configure"))?;
-        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        configure(&connection).map_err(failed("configure"))?;
         connection
             .pragma_update(None, "journal_mode", "WAL")
             .map_err(failed("switch to write-ahead logging"))?;
@@ -103,6 +103,39 @@ impl Catalog {
             add_type_column(tx)
         })?;
         Ok(catalog)
+    }
+
+    /// Opens a file that is there, to read; `None` if there is none, or one without a catalog.
+    ///
+    /// Makes no file and no table, and leaves the file's settings as they are. SQLite may write all
+    /// the same what keeping the file whole asks for: it rolls back a transaction that a crashed
+    /// program left, and the last to close moves the write-ahead log into the file.
+    pub(crate) fn open_existing(path: &Path) -> Result<Option<Catalog>, LakeError> {
+        match std::fs::metadata(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            found => found.map_err(|error| LakeError::file("open", path, error))?,
+        };
+        let failed = |source| LakeError::Catalog {
+            action: "open",
+            path: path.to_owned(),
+            source,
+        };
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+        if !prepare_to_read(&connection).map_err(failed)? {
+            return Ok(None);
+        }
+        Ok(Some(Catalog {
+            path: path.to_owned(),
+            connection: Mutex::new(connection),
+        }))
+    }
+
+    /// Says whether the file itself permits writing.
+    pub(crate) fn is_writable(&self) -> Result<bool, LakeError> {
+        self.read("ask for the rights", |connection| {
+            Ok(!connection.is_readonly(rusqlite::MAIN_DB)?)
+        })
     }
 
     pub(crate) fn failed(&self, action: &'static str) -> impl FnOnce(rusqlite::Error) -> LakeError {
@@ -266,11 +299,39 @@ impl Catalog {
     }
 }
 
+fn configure(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(())
+}
+
+/// Makes a connection one that reads; `false` if the file has no catalog.
+fn prepare_to_read(connection: &Connection) -> rusqlite::Result<bool> {
+    configure(connection)?;
+    let tables = "SELECT count(*) FROM main.sqlite_schema WHERE type = 'table' AND name = 'iceberg_tables'";
+    let tables: i64 = connection.query_row(tables, [], |row| row.get(0))?;
+    if tables == 0 {
+        return Ok(false);
+    }
+    if !has_type_column(connection)? {
+        // Seen by this connection alone: the statements read it in the place of the table.
+        connection.execute_batch(
+            "CREATE TEMP VIEW iceberg_tables AS SELECT *, NULL AS iceberg_type FROM main.iceberg_tables",
+        )?;
+    }
+    connection.pragma_update(None, "query_only", true)?;
+    Ok(true)
+}
+
+fn has_type_column(connection: &Connection) -> rusqlite::Result<bool> {
+    let sql = "SELECT count(*) FROM pragma_table_info('iceberg_tables') WHERE name = 'iceberg_type'";
+    let present: i64 = connection.query_row(sql, [], |row| row.get(0))?;
+    Ok(present > 0)
+}
+
 /// Adds the column that version 1 of the JDBC catalog has and version 0 lacks.
 fn add_type_column(tx: &Transaction<'_>) -> rusqlite::Result<()> {
-    let sql = "SELECT count(*) FROM pragma_table_info('iceberg_tables') WHERE name = 'iceberg_type'";
-    let present: i64 = tx.query_row(sql, [], |row| row.get(0))?;
-    if present == 0 {
+    if !has_type_column(tx)? {
         tx.execute_batch("ALTER TABLE iceberg_tables ADD COLUMN iceberg_type VARCHAR(5)")?;
     }
     Ok(())
@@ -303,4 +364,34 @@ fn advance(tx: &Transaction<'_>, source_id: &str, lsn: Lsn, epoch: Epoch) -> rus
     tx.prepare_cached("INSERT OR REPLACE INTO flow_sources VALUES (?, ?, ?)")?
         .execute(params![source_id, lsn.to_string(), epoch.0])?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_catalog_of_the_older_layout_is_read_as_it_is() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join("catalog.db");
+        let other = Connection::open(&path).expect("opens");
+        other
+            .execute_batch(
+                "CREATE TABLE iceberg_tables (catalog_name, table_namespace, table_name, metadata_location,
+                     previous_metadata_location);
+                 INSERT INTO iceberg_tables VALUES ('flow', 'a', 't', '/x/1.json', NULL), ('other', 'a', 'u', '/x', NULL)",
+            )
+            .expect("another program's tables");
+        drop(other);
+        let before = std::fs::read(&path).expect("is there");
+        let catalog = Catalog::open_existing(&path).expect("opens").expect("is there");
+        let name = TableName::new("a", "t");
+        assert_eq!(catalog.list().expect("lists"), std::slice::from_ref(&name));
+        assert_eq!(catalog.pointer(&name).expect("looks").as_deref(), Some("/x/1.json"));
+        assert_eq!(catalog.pointers().expect("looks").len(), 1);
+        catalog.insert(&name, "/x/2.json").expect_err("is for reading");
+        drop(catalog);
+        assert_eq!(std::fs::read(&path).expect("is there"), before);
+        assert_eq!(std::fs::read_dir(dir.path()).expect("is there").count(), 1);
+    }
 }

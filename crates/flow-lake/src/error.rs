@@ -184,13 +184,15 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 
 impl Remedial for LakeError {
     fn remedy(&self) -> Remedy {
-        use std::io::ErrorKind::{Interrupted, NotFound, PermissionDenied, ReadOnlyFilesystem, StorageFull};
+        use std::io::ErrorKind::{
+            AlreadyExists, Interrupted, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem, StorageFull,
+        };
         match self {
             LakeError::Catalog { source, .. } if is_busy(source) => Remedy::Retry,
             LakeError::Catalog { .. } => Remedy::Reconfigure,
             LakeError::File { source, .. } => match source.kind() {
                 StorageFull | Interrupted => Remedy::Retry,
-                PermissionDenied | ReadOnlyFilesystem => Remedy::Reconfigure,
+                PermissionDenied | ReadOnlyFilesystem | NotADirectory | AlreadyExists => Remedy::Reconfigure,
                 NotFound => Remedy::BlockTable,
                 _ => Remedy::Retry,
             },

@@ -122,14 +122,28 @@ impl Lake {
         files::make_dirs(&parent)?;
         let catalog = Catalog::open(&options.catalog_path)?;
         files::sync_dir(&parent)?;
-        Ok(Lake {
+        Ok(Lake::over(catalog, options, clock))
+    }
+
+    /// Opens a lake that is there, to read; `None` if there is no catalog. Makes nothing and changes
+    /// nothing: what writes fails with the catalog's refusal. Blocks.
+    ///
+    /// # Errors
+    /// [`LakeError::File`] and [`LakeError::Catalog`] if the catalog file cannot be read.
+    pub fn open_existing(options: LakeOptions, clock: Arc<dyn Clock>) -> Result<Option<Lake>, LakeError> {
+        let catalog = Catalog::open_existing(&options.catalog_path)?;
+        Ok(catalog.map(|catalog| Lake::over(catalog, options, clock)))
+    }
+
+    fn over(catalog: Catalog, options: LakeOptions, clock: Arc<dyn Clock>) -> Lake {
+        Lake {
             shared: Arc::new(Shared {
                 options,
                 clock,
                 catalog,
                 versions: Versions::default(),
             }),
-        })
+        }
     }
 
     /// Is the warehouse directory, absolute.

@@ -9,7 +9,8 @@
 //! 3. [`Lake::seal`] writes manifests and describes one snapshot as a [`Sealed`].
 //! 4. [`Lake::commit`] makes the sealed snapshots of several tables visible in one SQLite transaction.
 //! 5. [`Lake::look`] settles a commit whose outcome is not known.
-//! 6. [`flow_core::lake::SnapshotReader`] reads any retained snapshot.
+//! 6. [`flow_core::lake::SnapshotReader`] reads any retained snapshot. Who only reads opens the lake
+//!    with [`Lake::open_existing`], which makes nothing; [`probe`] asks whether it could be made.
 
 mod blocking;
 mod catalog;
@@ -20,6 +21,7 @@ mod files;
 mod history;
 mod lake;
 mod metadata;
+mod probe;
 mod read;
 mod schema;
 mod seal;
@@ -29,6 +31,7 @@ mod writer;
 pub use commit::{CommitOutcome, Look, Progress};
 pub use error::LakeError;
 pub use lake::{Lake, LakeOptions};
+pub use probe::probe;
 pub use seal::{SealInput, Sealed};
 pub use table::Table;
 pub use writer::{DataWriter, Place, WrittenFile};

@@ -87,7 +87,7 @@ impl Types {
         let name = self
             .0
             .get(&oid)
-            .map_or_else(|| format!("type {oid}"), |row| row.name.clone());
+            .map_or_else(|| format!("with oid {oid}"), |row| row.name.clone());
         match crate::wire_types::numeric_modifier(type_mod) {
             Some((precision, scale)) if name.starts_with("numeric") => {
                 let rest = &name["numeric".len()..];

@@ -78,6 +78,11 @@ fn copy_sql(table: &CaptureTable) -> String {
 
 const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
 
+/// Are the bits of the header's flags that a reader which does not know one must not pass over
+/// (PostgreSQL's manual, COPY, "File Header"). None is known: bit 16 said that rows have OIDs, which
+/// no supported server sends.
+const CRITICAL_FLAGS: u32 = 0xffff_0000;
+
 /// Reads the binary COPY format, however it is cut into messages.
 #[derive(Debug)]
 pub(crate) struct CopyDecoder<'a> {
@@ -163,6 +168,10 @@ impl<'a> CopyDecoder<'a> {
             if &head[..11] != SIGNATURE {
                 return Err(bad("head of a binary copy"));
             }
+            let flags = u32::from_be_bytes([head[11], head[12], head[13], head[14]]);
+            if flags & CRITICAL_FLAGS != 0 {
+                return Err(bad("binary copy with a flag that changes its format"));
+            }
             let extension = u32::from_be_bytes([head[15], head[16], head[17], head[18]]) as usize;
             return Ok((rest.len() >= extension).then_some((Item::Head, 19 + extension)));
         }
@@ -241,6 +250,35 @@ impl<'a> CopyDecoder<'a> {
         match self.ended && self.rest.is_empty() {
             true => Ok(self.rows),
             false => Err(SourceError::Protocol("a binary copy without its end".to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuzzing::{copy, table};
+
+    /// Decodes a copy without rows whose header has these flags.
+    fn with_flags(flags: u32) -> Result<(), SourceError> {
+        let mut wire = SIGNATURE.to_vec();
+        wire.extend_from_slice(&flags.to_be_bytes());
+        wire.extend_from_slice(&0_u32.to_be_bytes());
+        wire.extend_from_slice(&(-1_i16).to_be_bytes());
+        copy(&table(), &wire, 7).1
+    }
+
+    #[test]
+    fn a_critical_flag_that_is_not_known_is_refused() {
+        for bit in 0..16 {
+            with_flags(1 << bit).expect("a reader may pass over it");
+        }
+        for bit in 16..32 {
+            let refused = with_flags(1 << bit);
+            assert!(
+                matches!(refused, Err(SourceError::Protocol(_))),
+                "bit {bit}: {refused:?}"
+            );
         }
     }
 }

@@ -239,7 +239,10 @@ async fn check_retention(sql: &Sql, report: &mut Report) -> Result<(), SourceErr
         let unit = if name == "max_slot_wal_keep_size" { "MB" } else { "s" };
         // Not a fault: a bound is a decision of the server's owner. It is said so that he knows
         // what a long stop costs.
-        let unlimited = matches!(setting.as_str(), "-1" | "0");
+        let unlimited = matches!(
+            (name.as_str(), setting.as_str()),
+            ("max_slot_wal_keep_size", "-1") | ("idle_replication_slot_timeout", "0")
+        );
         let message = match unlimited {
             true => format!("{name} is unlimited: WAL is kept as long as the slot needs it"),
             false => format!("{name} is {setting} {unit}: a longer stop invalidates the slot and asks for a resync"),

@@ -8,11 +8,12 @@ use serde_json::json;
 use super::context;
 use crate::cli::Check;
 use crate::exit::{Exit, Failure};
-use crate::{output, runtime};
+use crate::{output, runtime, wire};
 
 pub(super) fn run(file: &Path, check: &Check) -> Result<Exit, Failure> {
     context::quiet_log()?;
-    let options = context::engine_options(file)?;
+    let config = context::config(file)?;
+    let options = wire::engine_options(&config)?;
     let mut answers = vec![Answer {
         name: "configuration".into(),
         ok: true,
@@ -24,28 +25,29 @@ pub(super) fn run(file: &Path, check: &Check) -> Result<Exit, Failure> {
     if check.source {
         match runtime::block_on(async { Ok(flow_engine::look::check_source(&options).await?) }) {
             Ok(report) => answers.extend(report.checks),
-            Err(failure) => failures.push(failure),
+            Err(failure) => failures.push(("source", failure)),
         }
     }
     if check.catalog {
-        let asked = async { Ok(flow_engine::look::check_catalog(&options, context::clock()).await?) };
+        let local = wire::local_options(&config);
+        let asked = async { Ok(flow_engine::look::check_catalog(&local, context::clock()).await?) };
         match runtime::block_on(asked) {
             Ok(checks) => answers.extend(checks),
-            Err(failure) => failures.push(failure),
+            Err(failure) => failures.push(("catalog", failure)),
         }
     }
     report(check.json, &answers, &failures)?;
     let refused = answers.iter().any(|answer| !answer.ok);
     // What the user must change comes first: waiting does not clear it.
-    let changes = refused || failures.iter().any(|failure| failure.exit == Exit::Reconfigure);
+    let changes = refused || failures.iter().any(|(_, failure)| failure.exit == Exit::Reconfigure);
     Ok(match failures.first() {
         _ if changes => Exit::Reconfigure,
-        Some(failure) => failure.exit,
+        Some((_, failure)) => failure.exit,
         None => Exit::Done,
     })
 }
 
-fn report(json: bool, answers: &[Answer], failures: &[Failure]) -> Result<(), Failure> {
+fn report(json: bool, answers: &[Answer], failures: &[(&str, Failure)]) -> Result<(), Failure> {
     if json {
         let checks: Vec<_> = answers
             .iter()
@@ -56,7 +58,7 @@ fn report(json: bool, answers: &[Answer], failures: &[Failure]) -> Result<(), Fa
     }
     let text: String = answers.iter().map(line).collect();
     output::result(&text)?;
-    failures.iter().for_each(output::failure);
+    failures.iter().for_each(|(_, failure)| output::failure(failure));
     Ok(())
 }
 
@@ -83,9 +85,9 @@ fn answer_json(answer: &Answer) -> serde_json::Value {
     })
 }
 
-fn failure_json(failure: &Failure) -> serde_json::Value {
+fn failure_json((name, failure): &(&str, Failure)) -> serde_json::Value {
     json!({
-        "name": "connection",
+        "name": name,
         "ok": false,
         "message": failure.message,
         "remedy": "",

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use flow_core::clock::Clock;
 use flow_engine::EngineOptions;
+use flow_engine::options::LocalOptions;
 
 use crate::cli::LogFormat;
 use crate::clock::SystemClock;
@@ -24,13 +25,23 @@ pub(super) fn local_config(file: &Path) -> Result<Config, Failure> {
 
 /// Loads the configuration as the engine takes it.
 pub(super) fn engine_options(file: &Path) -> Result<EngineOptions, Failure> {
-    Ok(wire::engine_options(&config(file)?)?)
+    wire::engine_options(&config(file)?)
 }
 
 /// As [`engine_options`], for commands that need no `[[tables]]` yet.
 pub(super) fn source_options(file: &Path) -> Result<EngineOptions, Failure> {
     let config = config::load(file, Purpose::Discover, &environment)?;
-    Ok(wire::engine_options(&config)?)
+    wire::engine_options(&config)
+}
+
+/// Loads what planning takes: local options, and the engine's if the connection is known.
+pub(super) fn plan_options(file: &Path) -> Result<(LocalOptions, Option<EngineOptions>), Failure> {
+    let config = config::load(file, Purpose::Plan, &environment)?;
+    let source = match &config.source.connection {
+        Some(_) => Some(wire::engine_options(&config)?),
+        None => None,
+    };
+    Ok((wire::local_options(&config), source))
 }
 
 /// Is the machine's clock.

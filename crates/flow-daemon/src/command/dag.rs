@@ -8,8 +8,9 @@ use crate::{output, runtime};
 
 pub(super) fn run(file: &Path) -> Result<Exit, Failure> {
     context::quiet_log()?;
-    let options = context::engine_options(file)?;
-    let planned = runtime::block_on(async { Ok(flow_engine::look::plan(&options, context::clock()).await?) })?;
+    let (options, source) = context::plan_options(file)?;
+    let planned =
+        runtime::block_on(async { Ok(flow_engine::look::plan(&options, source.as_ref(), context::clock()).await?) })?;
     output::result(&planned.dag_text())?;
     Ok(plan::report_problems(&planned))
 }

@@ -31,15 +31,12 @@ pub(super) fn run(file: &Path, history: &History) -> Result<Exit, Failure> {
 
 async fn snapshots(config: &Config, name: &TableName) -> Result<Vec<SnapshotInfo>, Failure> {
     let nothing = || Failure::new(Exit::Reconfigure, format!("the catalog has no table {name}"));
-    // To look must not make an empty catalog.
-    if !config.catalog_path.exists() {
-        return Err(nothing());
-    }
     let mut options = LakeOptions::new(&config.warehouse);
     options.catalog_path = config.catalog_path.clone();
     let clock = context::clock();
-    let opened = tokio::task::spawn_blocking(move || Lake::open(options, clock)).await;
+    let opened = tokio::task::spawn_blocking(move || Lake::open_existing(options, clock)).await;
     let lake = opened.map_err(|error| Failure::new(Exit::Broken, error.to_string()))??;
+    let lake = lake.ok_or_else(nothing)?;
     let table = SnapshotReader::load(&lake, name).await.map_err(|error| Failure {
         exit: error.remedy.into(),
         code: None,

@@ -12,8 +12,9 @@ use crate::{output, runtime};
 
 pub(super) fn run(file: &Path, json: bool) -> Result<Exit, Failure> {
     context::quiet_log()?;
-    let options = context::engine_options(file)?;
-    let plan = runtime::block_on(async { Ok(flow_engine::look::plan(&options, context::clock()).await?) })?;
+    let (options, source) = context::plan_options(file)?;
+    let plan =
+        runtime::block_on(async { Ok(flow_engine::look::plan(&options, source.as_ref(), context::clock()).await?) })?;
     match json {
         true => output::json(&plan.to_json())?,
         false => output::result(&describe(&plan))?,

@@ -10,11 +10,11 @@ use arrow_schema::SchemaRef;
 use super::context;
 use crate::cli::{Query, RowFormat};
 use crate::exit::{Exit, Failure};
-use crate::{output, runtime};
+use crate::{output, runtime, wire};
 
 pub(super) fn run(file: &Path, query: &Query) -> Result<Exit, Failure> {
     context::quiet_log()?;
-    let options = context::engine_options(file)?;
+    let options = wire::local_options(&context::local_config(file)?);
     let asked = async { Ok(flow_engine::look::query(&options, context::clock(), &query.sql).await?) };
     let (schema, batches) = runtime::block_on(asked)?;
     let text = match query.format {

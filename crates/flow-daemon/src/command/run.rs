@@ -130,7 +130,7 @@ impl Service {
             );
             return Err(Failure::new(Exit::Reconfigure, message));
         }
-        Ok(wire::engine_options(&config)?)
+        wire::engine_options(&config)
     }
 
     async fn reload_on_signal(&self) {

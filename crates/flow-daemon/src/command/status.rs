@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use flow_engine::Status;
-use flow_engine::status::{Blocked, ServiceState};
+use flow_engine::status::{Blocked, ProblemStatus, ServiceState};
 use flow_http::metrics::{dynamic_state_name, state_name, table_state_name};
 
 use super::context;
@@ -76,6 +76,7 @@ fn describe(status: &Status) -> String {
     }
     text += &tables(status);
     text += &dynamic_tables(status);
+    text += &problems(status);
     if let Some(error) = &status.last_error {
         let code = error.code.as_ref().map_or(String::new(), |code| format!("[{code}] "));
         text += &format!("\nlast error {code}{}\n", error.message);
@@ -126,6 +127,20 @@ fn dynamic_tables(status: &Status) -> String {
         .iter()
         .filter_map(|table| reason(&table.name, table.blocked.as_ref()));
     section(&rows, reasons.collect())
+}
+
+/// Lists what is wrong with the transformations and belongs to no table.
+fn problems(status: &Status) -> String {
+    let line = |problem: &ProblemStatus| {
+        format!(
+            "problem [{}] {}:{}:{}: {}\n",
+            problem.code, problem.file, problem.line, problem.column, problem.message
+        )
+    };
+    match status.problems.is_empty() {
+        true => String::new(),
+        false => format!("\n{}", status.problems.iter().map(line).collect::<String>()),
+    }
 }
 
 fn reason(name: &str, blocked: Option<&Blocked>) -> Option<String> {

@@ -112,11 +112,12 @@ impl Checker<'_, '_> {
             self.refuse(field.span.as_ref(), key, message);
             return None;
         }
-        if !self.purpose.needs_secrets() {
+        if !self.purpose.takes_secrets() {
             return None;
         }
         match (self.environment)(name).filter(|value| !value.is_empty()) {
             Some(value) => Some(Secret::new(value)),
+            None if !self.purpose.needs_secrets() => None,
             None => {
                 let message = format!("environment variable {name} is not set");
                 self.refuse(field.span.as_ref(), key, message);
@@ -247,13 +248,16 @@ impl Checker<'_, '_> {
                 SourcePattern::Schema(schema) => Selector::Schema(schema.clone()),
             };
             if let Some(first) = sources.insert(selector, index) {
-                let message = format!("is the source of tables[{first}] already");
+                let first = self.block(first, blocks[first].source.span.as_ref());
+                let message = format!("is the source of {first} already");
                 self.refuse(block.source.span.as_ref(), &format!("{name}.source"), message);
             }
             if let SourcePattern::Table(source) = &table.source {
                 let target = table.target.as_ref().unwrap_or(source);
                 if let Some(first) = targets.insert(target.clone(), index) {
-                    let message = format!("'{target}' is the target of tables[{first}] already");
+                    let span_of = |block: &'_ Table| block.target.span.clone().or(block.source.span.clone());
+                    let first = self.block(first, span_of(&blocks[first]).as_ref());
+                    let message = format!("'{target}' is the target of {first} already");
                     let span = block.target.span.as_ref().or(block.source.span.as_ref());
                     self.refuse(span, &format!("{name}.target"), message);
                 }
@@ -261,6 +265,14 @@ impl Checker<'_, '_> {
             tables.push(table);
         }
         (tables.len() == blocks.len()).then_some(tables)
+    }
+
+    /// Names a block with its line.
+    fn block(&self, index: usize, span: Option<&Span>) -> String {
+        match span {
+            Some(span) => format!("tables[{index}] (line {})", self.problems.line(span)),
+            None => format!("tables[{index}]"),
+        }
     }
 
     fn table(&mut self, name: &str, block: &Table) -> Option<TableOptions> {

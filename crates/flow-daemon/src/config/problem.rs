@@ -46,6 +46,11 @@ impl<'a> Collector<'a> {
         });
     }
 
+    /// Is the line of a byte range of the file, from 1.
+    pub fn line(&self, span: &Range<usize>) -> usize {
+        place(self.text, span.start).0
+    }
+
     /// Says whether nothing has been found.
     pub fn is_empty(&self) -> bool {
         self.problems.is_empty()

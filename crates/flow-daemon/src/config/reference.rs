@@ -19,7 +19,7 @@ Everything is declared in one file, `flow.toml` in the current directory or the 
 - Paths are relative to the file.
 - Secrets never stand in the file: an option whose name ends in `_env` names the environment variable that holds one.
 - `SIGHUP` makes a running service read the file again.
-  A table that disappears from it is paused, never dropped.
+  A table that disappears from it is captured and published as before, and a warning in the log names it: this version cannot take a table out.
 ";
 
 /// Writes the whole page.

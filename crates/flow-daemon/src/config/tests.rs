@@ -274,11 +274,11 @@ fn problems_of_table_blocks() {
     );
     check(
         "source = \"public.orders\"\ntarget = \"a.b\"\n",
-        "2:10: tables[1].source: is the source of tables[0] already",
+        "2:10: tables[1].source: is the source of tables[0] (line 4) already",
     );
     check(
         "source = \"public.x\"\ntarget = \"public.orders\"\n",
-        "3:10: tables[1].target: 'public.orders' is the target of tables[0] already",
+        "3:10: tables[1].target: 'public.orders' is the target of tables[0] (line 4) already",
     );
     check(
         "source = \"public.x\"\ntarget = \"x\"\n",
@@ -359,6 +359,11 @@ fn commands_ask_for_what_they_need() {
     let text = MINIMAL.replace("FLOW_POSTGRES_URL", "NOT_SET");
     let config = parse(&text, Path::new("/x/flow.toml"), Purpose::Local, &environment).expect("needs none");
     assert!(config.source.connection.is_none());
+    let config = for_purpose(&text, Purpose::Plan).expect("asks for no secret");
+    assert!(config.source.connection.is_none());
+    let config = for_purpose(MINIMAL, Purpose::Plan).expect("takes a secret that is there");
+    assert!(config.source.connection.is_some());
+    assert!(for_purpose(no_tables, Purpose::Plan).is_err());
 }
 
 #[test]

@@ -42,7 +42,18 @@ fn an_unreachable_source_is_75() {
     for line in run.err.lines().filter(|line| line.starts_with('{')) {
         let event: serde_json::Value = serde_json::from_str(line).expect("each log line is JSON");
         assert!(event["level"].is_string() && event["timestamp"].is_string(), "{line}");
+        assert!(event["message"].is_string(), "{line}");
     }
+    // The shape that docs/observability.md promises to whoever collects logs.
+    let last = run.err.lines().rfind(|line| line.starts_with('{')).expect("a log line");
+    let event: serde_json::Value = serde_json::from_str(last).expect("JSON");
+    assert_eq!(
+        (&event["level"], &event["code"]),
+        (&"ERROR".into(), &"F0102".into()),
+        "{last}"
+    );
+    let time = event["timestamp"].as_str().expect("a text");
+    assert!(time.len() > 20 && time.ends_with('Z') && &time[10..11] == "T", "{last}");
 }
 
 struct Running(Child);
@@ -96,6 +107,11 @@ fn while_it_retries_it_answers_and_stops_in_order() {
         (document["pid"] == running.0.id() && document["http"].is_string()).then_some(document)
     });
     assert_eq!(document["ready"], false);
+    wait("the service to say that it waits for PostgreSQL", || {
+        let status = folder.run(&["status", "--json"]);
+        let document: serde_json::Value = serde_json::from_str(&status.out).ok()?;
+        (document["state"] == "degraded").then_some(())
+    });
     let address = document["http"].as_str().expect("an address");
     assert!(
         address.starts_with("127.0.0.1:") && !address.ends_with(":0"),

@@ -10,7 +10,7 @@ use flow_core::Lsn;
 use flow_engine::Status;
 use flow_engine::counters::Counters;
 use flow_engine::status::{
-    Blocked, DynamicTableState, DynamicTableStatus, LastError, RefreshStatus, ServiceState, TableStatus,
+    Blocked, DynamicTableState, DynamicTableStatus, LastError, ProblemStatus, RefreshStatus, ServiceState, TableStatus,
     TableStatusState,
 };
 use flow_http::{HttpOptions, HttpServer, Observed};
@@ -83,6 +83,13 @@ pub(crate) fn full_status() -> Status {
             }),
             blocked: Some(blocked),
             held_by: Some("silver.x".into()),
+        }],
+        problems: vec![ProblemStatus {
+            code: "F0401".into(),
+            file: "transformations/x.sql".into(),
+            line: 3,
+            column: 8,
+            message: "expected AS".into(),
         }],
         last_error: Some(LastError {
             at: 2_000_000,

@@ -2,6 +2,7 @@
 
 mod column_types;
 mod commits;
+mod existing;
 mod fixture;
 mod foreign;
 mod history;

@@ -38,9 +38,11 @@ pub(super) fn check(sources: &[Source]) -> Vec<String> {
     problems
 }
 
-/// Checks that each code in the sources has its page and each page its code.
+/// Checks that each code in the sources has its page, and that each page's code stands in what is
+/// no test: a test that expects a code does not produce it.
 pub(super) fn check_error_pages(sources: &[Source], pages: &[String]) -> Vec<String> {
     let mut codes: BTreeMap<String, &str> = BTreeMap::new();
+    let mut produced: BTreeSet<String> = BTreeSet::new();
     for source in sources
         .iter()
         .filter(|source| !source.path.starts_with("crates/xtask/"))
@@ -48,16 +50,27 @@ pub(super) fn check_error_pages(sources: &[Source], pages: &[String]) -> Vec<Str
         for code in codes_in(&source.text) {
             codes.entry(code).or_insert(&source.path);
         }
+        produced.extend(codes_in(without_tests(source)));
     }
     let pages: BTreeSet<&str> = pages.iter().map(String::as_str).filter(|page| is_code(page)).collect();
     let mut problems = Vec::new();
     for (code, path) in codes.iter().filter(|(code, _)| !pages.contains(code.as_str())) {
         problems.push(format!("{path}: code {code} has no page docs/errors/{code}.md"));
     }
-    for page in pages.into_iter().filter(|page| !codes.contains_key(*page)) {
-        problems.push(format!("docs/errors/{page}.md: no source uses this code"));
+    for page in pages.into_iter().filter(|page| !produced.contains(*page)) {
+        problems.push(format!("docs/errors/{page}.md: no source produces this code"));
     }
     problems
+}
+
+/// Is what of a file is compiled into the program: unit tests stand at its end or in files of their own.
+fn without_tests(source: &Source) -> &str {
+    let of_tests = ["/tests/", "/tests.rs"].iter().any(|part| source.path.contains(part));
+    match source.text.find("#[cfg(test)]\nmod tests {") {
+        _ if of_tests => "",
+        Some(end) => &source.text[..end],
+        None => &source.text,
+    }
 }
 
 /// Lists the string literals that are codes.
@@ -114,5 +127,14 @@ mod tests {
         assert_eq!(check(&["F1001", "README"]), 0);
         assert_eq!(check(&[]), 1);
         assert_eq!(check(&["F1001", "F1002"]), 1);
+        let only_expected = [
+            Source::of("crates/c/src/a.rs", "fn a() {}\n#[cfg(test)]\nmod tests {\n\"F1001\"}"),
+            Source::of("crates/c/src/a/tests.rs", "\"F1001\""),
+            Source::of("crates/c/tests/it/a.rs", "\"F1001\""),
+        ];
+        for source in only_expected {
+            let path = source.path.clone();
+            assert_eq!(check_error_pages(&[source], &["F1001".to_owned()]).len(), 1, "{path}");
+        }
     }
 }

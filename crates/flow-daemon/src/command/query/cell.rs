@@ -35,8 +35,13 @@ fn rows<T>(
     rows.map_err(|error| Failure::new(Exit::Failure, format!("cannot show a value: {error}")))
 }
 
+/// Says whether a cell is NULL; a column of nothing but NULL has no marks that say so.
+fn is_null(column: &ArrayRef, row: usize) -> bool {
+    column.is_null(row) || column.data_type().is_null()
+}
+
 fn text(column: &ArrayRef, row: usize) -> Result<Option<String>, ArrowError> {
-    if column.is_null(row) {
+    if is_null(column, row) {
         return Ok(None);
     }
     let options = FormatOptions::new().with_null("NULL");
@@ -45,7 +50,7 @@ fn text(column: &ArrayRef, row: usize) -> Result<Option<String>, ArrowError> {
 }
 
 fn json(column: &ArrayRef, row: usize) -> Result<Value, ArrowError> {
-    if column.is_null(row) {
+    if is_null(column, row) {
         return Ok(Value::Null);
     }
     Ok(match column.data_type() {

@@ -48,6 +48,18 @@ fn json_is_exact() {
 }
 
 #[test]
+fn a_column_of_type_null_is_null() {
+    let column: ArrayRef = Arc::new(arrow_array::NullArray::new(1));
+    let batch = RecordBatch::try_from_iter([("a", column.clone()), ("b", column)]).expect("equal lengths");
+    let (schema, batches) = (batch.schema(), [batch]);
+    assert_eq!(csv(&schema, &batches).expect("can be shown"), "a,b\r\n,\r\n");
+    assert_eq!(
+        json(&schema, &batches).expect("can be shown"),
+        "[{\"a\":null,\"b\":null}]\n"
+    );
+}
+
+#[test]
 fn csv_tells_null_from_empty() {
     let (schema, batches) = rows();
     let text = csv(&schema, &batches).expect("can be shown");
