@@ -15,7 +15,7 @@ async fn plan_text(text: &str) -> Plan {
 }
 
 /// The SELECT starts on line 2, so columns count from its first character.
-async fn check(select: &str, line: u64, column: u64, code: &str, part: &str) {
+pub(crate) async fn check(select: &str, line: u64, column: u64, code: &str, part: &str) {
     let plan = plan_text(&format!("CREATE DYNAMIC TABLE gold.t AS\n{select}")).await;
     let Some(problem) = plan.problems.first() else {
         panic!("{select}: no problem");
@@ -137,9 +137,9 @@ async fn what_the_engine_gets_wrong_is_refused() {
     let moving = "SELECT min(s) OVER (ORDER BY id ROWS 2 PRECEDING) AS a FROM bronze.f";
     check(moving, 2, 8, "F0410", "MOVING_FRAME").await;
     let many = "SELECT (SELECT name FROM bronze.d) AS a FROM bronze.f";
-    check(many, 2, 1, "F0410", "SCALAR_SUBQUERY_MANY_ROWS").await;
+    check(many, 2, 9, "F0410", "SCALAR_SUBQUERY_MANY_ROWS").await;
     let grouped = "SELECT (SELECT max(name) FROM bronze.d GROUP BY k) AS a FROM bronze.f";
-    check(grouped, 2, 1, "F0410", "SCALAR_SUBQUERY_MANY_ROWS").await;
+    check(grouped, 2, 9, "F0410", "SCALAR_SUBQUERY_MANY_ROWS").await;
 }
 
 #[tokio::test]
