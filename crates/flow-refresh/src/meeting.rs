@@ -66,7 +66,7 @@ fn check_union(union: &Union) -> Result<()> {
         let kinds: Vec<Kind> = kinds.collect();
         if let Some(other) = kinds.iter().find(|kind| !kind.meets(kinds[0])) {
             return Err(plan_datafusion_err!(
-                "UNION of {} and {} in column {}: use CAST",
+                "types {} and {} do not meet in UNION, column {}, as in PostgreSQL: CAST one of them",
                 kinds[0].name(),
                 other.name(),
                 column + 1
@@ -144,7 +144,7 @@ fn mismatch(expr: &Expr, left: Kind, what: &str, right: Kind) -> DataFusionError
     let (left, right) = (left.name(), right.name());
     refused(
         expr,
-        format!("{what} between {left} and {right} is refused, as in PostgreSQL: CAST one to the type of the other"),
+        format!("types {left} and {right} do not meet in {what}, as in PostgreSQL: CAST one to the type of the other"),
     )
 }
 
@@ -242,7 +242,7 @@ fn binary(expr: Expr, schema: &DFSchema) -> Result<Expr> {
             let joins = |kind| {
                 !matches!(
                     kind,
-                    Kind::Float | Kind::Interval | Kind::Binary | Kind::Array | Kind::Other
+                    Kind::Float | Kind::Interval | Kind::Uuid | Kind::Binary | Kind::Array | Kind::Other
                 )
             };
             let text = kinds.contains(&Kind::Text) || kinds == [Kind::Unknown; 2];

@@ -261,10 +261,11 @@ fn divide_decimals(left: &ArrayRef, right: &ArrayRef, result: &DataType) -> Resu
             .ok_or_else(|| inexact(format!("division of decimals is beyond {result}")))
     });
     let values = values.collect::<Result<Decimal128Array>>()?;
+    let values = values.with_precision_and_scale(*precision, *scale)?;
     values
         .validate_decimal_precision(*precision)
         .map_err(|_| inexact(format!("division of decimals is beyond {result}")))?;
-    Ok(Arc::new(values.with_precision_and_scale(*precision, *scale)?))
+    Ok(Arc::new(values))
 }
 
 /// Computes over each float; for reals the function must give the same as for doubles.

@@ -205,10 +205,11 @@ fn decimals(values: impl Iterator<Item = Option<Option<Written>>>, to: &DataType
             .ok_or_else(|| inexact(format!("a value does not fit numeric({precision},{scale})"))),
     });
     let values = values.collect::<Result<Decimal128Array>>()?;
+    let values = values.with_precision_and_scale(*precision, *scale)?;
     values
         .validate_decimal_precision(*precision)
         .map_err(|_| inexact(format!("a value does not fit numeric({precision},{scale})")))?;
-    Ok(Arc::new(values.with_precision_and_scale(*precision, *scale)?))
+    Ok(Arc::new(values))
 }
 
 /// Reads decimals.

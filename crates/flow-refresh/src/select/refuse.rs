@@ -343,7 +343,8 @@ impl Visitor for Refuser<'_> {
             .is_some_and(|fetch| fetch.with_ties || fetch.percent)
         {
             let message = "FETCH … WITH TIES and PERCENT are refused: use RANK() and a filter";
-            return self.from("FETCH", query.body.span().end, message);
+            let fetch = find_first(self.body, &["FETCH"], Place::from(query.body.span().end)).unwrap_or_default();
+            return Self::at(find_first(self.body, &["WITH", "PERCENT"], fetch), message);
         }
         self.set_expression(&query.body)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use flow_core::ColumnType;
 use flow_core::lake::SnapshotReader;
-use flow_refresh::{Plan, plan, schema_difference};
+use flow_refresh::{Plan, SourceFile, parse, plan, schema_difference};
 
 use crate::sample::{define, fact_schema, lake, planned, table};
 
@@ -14,9 +14,21 @@ async fn plan_text(text: &str) -> Plan {
     plan(&define(text), &reader, &BTreeMap::new()).await
 }
 
+/// Parses and plans; problems of both come together.
+async fn read_and_plan(text: &str) -> Plan {
+    let (definitions, problems) = parse(&[SourceFile {
+        path: "t.sql".into(),
+        text: text.into(),
+    }]);
+    let reader: Arc<dyn SnapshotReader> = lake(1, 10);
+    let mut plan = plan(&definitions, &reader, &BTreeMap::new()).await;
+    plan.problems.extend(problems);
+    plan
+}
+
 /// The SELECT starts on line 2, so columns count from its first character.
 pub(crate) async fn check(select: &str, line: u64, column: u64, code: &str, part: &str) {
-    let plan = plan_text(&format!("CREATE DYNAMIC TABLE gold.t AS\n{select}")).await;
+    let plan = read_and_plan(&format!("CREATE DYNAMIC TABLE gold.t AS\n{select}")).await;
     let Some(problem) = plan.problems.first() else {
         panic!("{select}: no problem");
     };
@@ -26,6 +38,7 @@ pub(crate) async fn check(select: &str, line: u64, column: u64, code: &str, part
         "{select}: {problem}"
     );
     assert!(problem.message.contains(part), "{select}: {problem}");
+    assert_eq!(problem.table, Some(table("gold.t")), "{select}: {problem}");
     assert!(plan.tables.is_empty(), "{select}");
 }
 

@@ -43,10 +43,10 @@ SELECT upper(s || 'straße éǆ ΐᾀς') AS a, lower('İ ẞ ΑΣ' || upper(s))
 SELECT left(s, 2) AS a, left(s, -1) AS b, right(s, 2) AS c, right(s, -2) AS e, left(s, 0) AS f, right(s, k) AS g FROM bronze.f
 SELECT substr(s, 0, 2) AS a, substr(s, -1, 3) AS b, substr(s, 2) AS c, substring(s FROM 2 FOR 2) AS e, substring(s, 3) AS f, substring(s FROM 2) AS g FROM bronze.f
 SELECT lpad(s, 5) AS a, lpad(s, 5, 'xy') AS b, rpad(s, 2, 'xy') AS c, rpad(s, -1) AS e, rpad(s, 6, '') AS f, rpad(s, 9) AS g FROM bronze.f
-SELECT trim(s) AS a, ltrim(s, 'ab') AS b, rtrim(s, 'bc') AS c, btrim(s, 'a%') AS e, trim(BOTH 'b' FROM s) AS f, trim(LEADING 'a' FROM s) AS g, trim(TRAILING FROM s || '  ') AS h, ltrim('  ' || s) AS i FROM bronze.f
+SELECT trim(s) AS a, ltrim(s, 'ab') AS b, rtrim(s, 'bc') AS c, btrim(s, 'a%') AS e, trim(BOTH 'b' FROM s) AS f, trim(LEADING 'a' FROM s) AS g, rtrim(s || '  ') AS h, ltrim('  ' || s) AS i FROM bronze.f
 SELECT replace(s, 'b', '') AS a, split_part(s, '_', 1) AS b, split_part(s, '_', -1) AS c, split_part(s, 'b', 2) AS e, split_part(s, 'zz', 2) AS f, translate(s, 'abü', 'xy') AS g, repeat(s, 2) AS h, repeat(s, -1) AS i FROM bronze.f
 SELECT position('b' IN s) AS a, strpos(s, '') AS b, strpos(s, 'rich') AS c, starts_with(s, 'a') AS e, starts_with(s, '') AS f FROM bronze.f
-SELECT concat(s, k, d, day, NULL) AS a, concat_ws('-', s, 'x', NULL, k) AS b, s || k AS c, b || s AS e, d || '' AS f, u || s AS g FROM bronze.f
+SELECT concat(s, k, d, day, NULL) AS a, concat_ws('-', s, 'x', NULL, k) AS b, s || k AS c, b || s AS e, d || '' AS f, u::text || s AS g FROM bronze.f
 SELECT t::text AS a, z::text AS b, day::text AS c, t::time::text AS e, s || t AS f, z || s AS g, day || '' AS h, TIMESTAMP '2024-01-01 00:00:00' || s AS i FROM bronze.f
 SELECT id FROM bronze.f WHERE s ILIKE 'Z%' OR s ILIKE '%Ü%' OR s NOT ILIKE 'AB%' OR s LIKE '_b_'
 SELECT '12.345'::numeric(10,2) AS a, '-2.5'::numeric(5,0) AS b, '1e3'::double precision AS c, '2024-02-29'::date AS e, 't'::boolean AS f, 'off'::boolean AS g, '10:30:00'::time AS h, '7'::bigint AS i
@@ -62,7 +62,7 @@ SELECT id FROM bronze.f WHERE day - DATE '2022-03-01' > 100 OR t > TIMESTAMP '20
 SELECT id FROM bronze.f WHERE n < '10' AND k IN ('1', '2') AND d BETWEEN '1.005' AND '150.5'
 SELECT id FROM bronze.f WHERE x > '0.5' OR '3' = k OR n <> '-7' AND b = 'true'
 SELECT id FROM bronze.f WHERE day >= '2022-03-01' AND t > '2023-12-01' OR z < '2024-01-01 00:00:00+00' OR u = 'a1a1a1a1-a1a1-a1a1-a1a1-a1a1a1a1a1a1'
-SELECT coalesce(n, '5') AS a, n + '5' AS b, CASE k WHEN '1' THEN 'one' END AS c, CASE WHEN b THEN n ELSE '7' END AS e, nullif(k, '1') AS f FROM bronze.f
+SELECT coalesce(n, '5') AS a, CASE k WHEN '1' THEN 'one' END AS c, CASE WHEN b THEN n ELSE '7' END AS e, nullif(k, '1') AS f FROM bronze.f
 SELECT d FROM bronze.f UNION ALL SELECT x FROM bronze.f
 -- Conditions
 SELECT id FROM bronze.f WHERE k > 1 OR n < 0
