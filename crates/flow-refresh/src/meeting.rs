@@ -180,6 +180,17 @@ fn agree(mut together: Vec<&mut Expr>, types: &[DataType], what: &str) -> Result
             **expr = read_literal(&text, target).map_err(|message| refused(&about, message))?;
         }
     }
+    // A real meets other numbers as a double, but for what is one value of several.
+    let one_value = matches!(what, "CASE" | "coalesce" | "greatest" | "least");
+    let other = |at: &usize| matches!(Kind::of(&types[*at]), Kind::Integer | Kind::Decimal);
+    if !one_value && typed.iter().any(other) {
+        for (expr, data_type) in together.iter_mut().zip(types) {
+            if *data_type == DataType::Float32 {
+                let real = std::mem::take(*expr);
+                **expr = cast(real, DataType::Float64);
+            }
+        }
+    }
     if typed.iter().any(|at| types[*at].is_floating()) {
         for (expr, data_type) in together.iter_mut().zip(types) {
             if Kind::of(data_type) == Kind::Decimal {

@@ -75,7 +75,10 @@ async fn types_that_do_not_meet_are_refused() {
         "text and integer",
     )
     .await;
-    check("VALUES (1), ('a')", 2, 1, "F0410", "CAST_NOT_EXACT").await;
+    check("VALUES (1), ('a')", 2, 1, "F0409", "'a'").await;
+    let lake = crate::sample::lake(1, 1);
+    let text_first = crate::sample::try_planned("VALUES ('a'), (1)", &lake).await;
+    assert!(text_first.is_err(), "{text_first:?}");
 }
 
 #[tokio::test]

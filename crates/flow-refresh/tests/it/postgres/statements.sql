@@ -28,6 +28,8 @@ SELECT 2.675::double precision::numeric(10,2) AS a, 1.005::double precision::num
 SELECT d::double precision AS a, 12345678901234567890.12345::numeric(30,5)::double precision AS b, d::real AS c, x::real AS e FROM bronze.f
 SELECT id FROM bronze.f WHERE x::numeric(8,2) > 1.005 OR d::int = 3
 SELECT b::int AS a, k::boolean AS c, k::text::int AS e, d::text AS f, d::text::numeric(12,2) AS g FROM bronze.f
+SELECT r + 1 AS a, r * k AS b, r / 3 AS c, r - 0.1 AS e, r + r AS f, r * x AS g FROM bronze.f
+SELECT id FROM bronze.f WHERE r > 1 OR r = 0.1 OR r IN (0.5, 1) OR r BETWEEN 2 AND n
 -- Quotients
 SELECT d / n AS a, d / 3.7 AS b, d / (n * 1000000) AS c, n / d AS e, 1 / d AS f, d / 0.00003 AS g FROM bronze.f WHERE n <> 0 AND d <> 0
 SELECT (d / 3)::numeric(20,10) AS a, (d / n)::numeric(38,22) AS b, (n / 3.0)::numeric(20,1) AS c, (d / n)::int AS e, (1 / (n * 1000001.0))::numeric(38,30) AS f FROM bronze.f WHERE n <> 0
