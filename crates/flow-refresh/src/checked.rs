@@ -2,92 +2,36 @@
 //!
 //! The engine's `+`, `-` and `*` over integers wrap, its casts from fractions cut, its decimal
 //! division cuts, its comparison of floats tells 0.0 from -0.0 and one NaN from another, and its
-//! float aggregates depend on order. After types are resolved and before anything is optimised,
+//! float aggregates depend on order; its rounding of floats, its upper case and its texts of moments
+//! are not PostgreSQL's. After types are resolved and before anything is optimised,
 //! each of those is replaced by a function of ours ([`functions`]) or an aggregate of ours
 //! ([`crate::aggregates`]); names and types of columns stay what they are.
 
 mod functions;
+mod text;
 
-use arrow_schema::{DataType, TimeUnit};
+use arrow_array::{ArrayRef, StringArray};
+use arrow_schema::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
-use datafusion::logical_expr::expr::{AggregateFunction, Cast, InList, WindowFunction};
+use datafusion::logical_expr::expr::{AggregateFunction, Case, Cast, InList, ScalarFunction, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Distinct, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Operator, WindowFrame,
-    WindowFrameBound, WindowFunctionDefinition,
+    WindowFrameBound, WindowFunctionDefinition, when,
 };
 
 use crate::aggregates;
 use crate::exactness::{divide_rounded, float_key, inexact};
+use crate::kind::Kind;
 use functions::Checked;
+pub(crate) use text::Written;
 
-/// Makes types meet as PostgreSQL does, in a plan whose types are not resolved. Decimals that meet
-/// floats become floats, where the engine makes decimals of the floats; a date that meets an
-/// interval becomes a timestamp, where the engine drops the hours.
-pub(crate) fn meet_as_postgres(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let changed = plan.transform_up_with_subqueries(|node| {
-        if matches!(
-            node,
-            LogicalPlan::TableScan(_) | LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_)
-        ) {
-            return Ok(Transformed::no(node));
-        }
-        let schema = merge_schema(&node.inputs());
-        let names = NamePreserver::new(&node);
-        let node = node.map_expressions(|expr| {
-            let name = names.save(&expr);
-            let changed = expr.transform_up(|expr| Ok(Transformed::yes(meet(expr, &schema))))?;
-            Ok(changed.update_data(|expr| name.restore(expr)))
-        })?;
-        Ok(Transformed::yes(node.data.recompute_schema()?))
-    })?;
-    Ok(changed.data)
-}
-
-fn meet(mut expr: Expr, schema: &DFSchema) -> Expr {
-    let mut together: Vec<&mut Expr> = match &mut expr {
-        Expr::BinaryExpr(binary) => vec![&mut binary.left, &mut binary.right],
-        Expr::Between(between) => vec![&mut between.expr, &mut between.low, &mut between.high],
-        Expr::InList(list) => std::iter::once(list.expr.as_mut()).chain(&mut list.list).collect(),
-        Expr::ScalarFunction(function) => function.args.iter_mut().collect(),
-        Expr::Case(case) => {
-            let results = case.when_then_expr.iter_mut().map(|(_, then)| then.as_mut());
-            results.chain(case.else_expr.as_deref_mut()).collect()
-        }
-        _ => return expr,
-    };
-    // A type that cannot be told yet is neither; the engine says later what is wrong with it.
-    let types: Vec<DataType> = together
-        .iter()
-        .map(|e| e.get_type(schema).unwrap_or(DataType::Null))
-        .collect();
-    if types.iter().any(DataType::is_floating) {
-        for (expr, data_type) in together.iter_mut().zip(&types) {
-            if matches!(data_type, DataType::Decimal128(_, _) | DataType::Decimal256(_, _)) {
-                let decimal = std::mem::take(*expr);
-                **expr = Expr::Cast(Cast::new(Box::new(decimal), DataType::Float64));
-            }
-        }
-    }
-    let interval = types.iter().any(|data_type| matches!(data_type, DataType::Interval(_)));
-    if let (Expr::BinaryExpr(_), true) = (&expr, interval) {
-        return date_to_timestamp(expr, &types);
-    }
-    expr
-}
-
-fn date_to_timestamp(mut expr: Expr, types: &[DataType]) -> Expr {
-    if let Expr::BinaryExpr(binary) = &mut expr {
-        for (side, data_type) in [&mut binary.left, &mut binary.right].into_iter().zip(types) {
-            if *data_type == DataType::Date32 {
-                let date = std::mem::take(side);
-                **side = Expr::Cast(Cast::new(date, DataType::Timestamp(TimeUnit::Microsecond, None)));
-            }
-        }
-    }
-    expr
+/// Reads a text as a value of a type, as a cast does.
+pub(crate) fn read_text(text: &str, to: &DataType) -> Result<ScalarValue> {
+    let texts: ArrayRef = std::sync::Arc::new(StringArray::from(vec![text]));
+    ScalarValue::try_from_array(&functions::cast(&texts, to)?, 0)
 }
 
 /// Replaces what could wrap, cut or depend on order, in a plan whose types are resolved.
@@ -155,11 +99,55 @@ fn expression(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 .collect::<Result<_>>()?,
             negated,
         }),
+        Expr::ScalarFunction(function) => return scalar_function(function, schema),
+        Expr::Case(case) => simple_case(case, schema)?,
         Expr::AggregateFunction(function) => return aggregate_expression(function, schema),
         Expr::WindowFunction(window) => return window_expression(*window, schema),
         other => return Ok(Transformed::no(other)),
     };
     Ok(Transformed::yes(expr))
+}
+
+/// Replaces functions that round, compare or spell otherwise than PostgreSQL.
+fn scalar_function(mut function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let float = match function.args.first() {
+        Some(first) => is_float(first, schema)?,
+        None => false,
+    };
+    let checked = match (function.name(), function.args.len()) {
+        ("round", 1) if float => Checked::RoundEven,
+        ("sqrt", 1) if float => Checked::SquareRoot,
+        ("upper", 1) => Checked::Upper,
+        ("lower", 1) => Checked::Lower,
+        ("nullif", 2) if float => {
+            let value = function.args[0].clone();
+            let compared = function.args.into_iter().map(|argument| comparable(argument, schema));
+            let compared = compared.collect::<Result<Vec<_>>>()?;
+            let [left, right] = <[Expr; 2]>::try_from(compared).expect("nullif has two arguments here");
+            let null = Expr::Literal(ScalarValue::try_from(&value.get_type(schema)?)?, None);
+            return Ok(Transformed::yes(when(left.eq(right), null).otherwise(value)?));
+        }
+        ("greatest" | "least", _) if float => {
+            let arguments = function.args.into_iter().map(|argument| comparable(argument, schema));
+            function.args = arguments.collect::<Result<_>>()?;
+            return Ok(Transformed::yes(Expr::ScalarFunction(function)));
+        }
+        _ => return Ok(Transformed::no(Expr::ScalarFunction(function))),
+    };
+    Ok(Transformed::yes(checked.call(function.args)))
+}
+
+/// Makes `CASE x WHEN y` find what PostgreSQL holds for equal.
+fn simple_case(mut case: Case, schema: &DFSchema) -> Result<Expr> {
+    if let Some(operand) = &mut case.expr
+        && is_float(operand, schema)?
+    {
+        **operand = comparable(std::mem::take(operand.as_mut()), schema)?;
+        for (value, _) in &mut case.when_then_expr {
+            **value = comparable(std::mem::take(value.as_mut()), schema)?;
+        }
+    }
+    Ok(Expr::Case(case))
 }
 
 fn binary_expression(binary: BinaryExpr, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -202,20 +190,37 @@ fn binary_expression(binary: BinaryExpr, schema: &DFSchema) -> Result<Transforme
 fn cast_expression(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let from = cast.expr.get_type(schema)?;
     let to = &cast.data_type;
-    let special = match (&from, to) {
-        (from, to) if from.is_floating() && to.is_integer() => true,
-        (DataType::Decimal128(_, _), to) if to.is_integer() => true,
-        (DataType::Decimal128(_, from), DataType::Decimal128(_, to)) => to < from,
-        (DataType::Timestamp(_, _), DataType::Date32 | DataType::Time64(_)) => true,
-        (DataType::FixedSizeBinary(16), DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8) => true,
-        (DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8, DataType::FixedSizeBinary(16)) => true,
+    let mut inner = *cast.expr;
+    if matches!(to, DataType::Decimal128(_, _)) {
+        inner = match Checked::quotient_as(inner, to) {
+            Ok(quotient) => return Ok(Transformed::yes(quotient)),
+            Err(inner) => inner,
+        };
+    }
+    let moment = |kind| matches!(kind, Kind::Date | Kind::Time | Kind::Timestamp | Kind::Timestamptz);
+    let special = match (Kind::of(&from), Kind::of(to)) {
+        (Kind::Float | Kind::Decimal, Kind::Integer) => true,
+        (Kind::Float, Kind::Decimal) | (Kind::Decimal, Kind::Float) => true,
+        (Kind::Float, Kind::Float) => (&from, to) == (&DataType::Float64, &DataType::Float32),
+        (Kind::Decimal, Kind::Decimal) => match (&from, to) {
+            (DataType::Decimal128(_, from), DataType::Decimal128(_, to)) => to < from,
+            _ => false,
+        },
+        (Kind::Timestamp | Kind::Timestamptz, Kind::Date | Kind::Time) => true,
+        (kind, Kind::Text) => kind == Kind::Uuid || moment(kind),
+        (Kind::Text, kind) => moment(kind) || matches!(kind, Kind::Uuid | Kind::Decimal | Kind::Float),
         _ => false,
     };
     if !special {
+        let cast = Cast::new(Box::new(inner), cast.data_type);
         return Ok(Transformed::no(Expr::Cast(cast)));
     }
+    if Kind::of(&from) == Kind::Decimal && to.is_integer() {
+        // A quotient that is cast to an integer at once is rounded once, too.
+        inner = Checked::quotient_as(inner, &DataType::Decimal128(38, 0)).unwrap_or_else(|inner| inner);
+    }
     let checked = Checked::Cast(to.clone());
-    Ok(Transformed::yes(checked.call(vec![*cast.expr])))
+    Ok(Transformed::yes(checked.call(vec![inner])))
 }
 
 fn aggregate_expression(mut function: AggregateFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {

@@ -1,9 +1,11 @@
 //! From a syntax tree to a plan that gives one exact result.
 //!
-//! 1. The engine resolves names and types.
-//! 2. [`crate::determinism::check`] names what is refused.
-//! 3. [`crate::determinism::order`] completes orders.
-//! 4. [`crate::checked::rewrite`] replaces inexact expressions.
+//! 1. The engine resolves names.
+//! 2. [`crate::judged::check`] names what is not known to give PostgreSQL's answer.
+//! 3. The engine resolves types, after [`crate::meeting`] has made them meet as PostgreSQL does.
+//! 4. [`crate::determinism::check`] names what has no one result.
+//! 5. [`crate::determinism::order`] completes orders.
+//! 6. [`crate::checked::rewrite`] replaces inexact expressions.
 
 use datafusion::common::{DataFusionError, Result, SchemaError};
 use datafusion::execution::session_state::SessionState;
@@ -13,10 +15,11 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use crate::checked;
 use crate::determinism::order::{self, Completion};
-use crate::determinism::{self, Finding};
+use crate::determinism::{self, Finding, Near};
+use crate::judged;
 use crate::session;
 use crate::tokens::Fault;
-use crate::tokens::{Place, find_word};
+use crate::tokens::{Place, find_call, find_first, find_last, find_word};
 
 /// Is a plan ready to be optimised and run.
 #[derive(Debug)]
@@ -30,8 +33,18 @@ pub(crate) struct Compiled {
 
 /// Compiles a definition's SELECT.
 pub(crate) async fn definition(state: &SessionState, query: Query) -> Result<Compiled> {
-    let plan = session::resolve(state, query).await?;
-    let mut findings = determinism::check(&plan)?;
+    let plan = session::names(state, query).await?;
+    let mut findings = judged::check(&plan)?;
+    if !findings.is_empty() {
+        return Ok(Compiled {
+            plan,
+            notes: Vec::new(),
+            findings,
+        });
+    }
+    let plan = session::types(state, plan)?;
+    findings.append(&mut determinism::check(&plan)?);
+    findings.append(&mut judged::check_coerced(&plan)?);
     let mut completion = Completion::default();
     let plan = order::complete(plan, &mut completion)?;
     findings.append(&mut completion.findings);
@@ -49,7 +62,8 @@ pub(crate) async fn definition(state: &SessionState, query: Query) -> Result<Com
 
 /// Compiles a user's query, whose result need not be the same twice.
 pub(crate) async fn query(state: &SessionState, query: Query) -> Result<LogicalPlan> {
-    checked::rewrite(session::resolve(state, query).await?)
+    let plan = session::names(state, query).await?;
+    checked::rewrite(session::types(state, plan)?)
 }
 
 /// Says where in the SQL an engine's error belongs, as well as it can be told.
@@ -116,9 +130,15 @@ fn first_line(error: &DataFusionError) -> String {
     }
 }
 
-/// Says where a finding stands.
+/// Says where a finding stands: at its word nearest to the column it is about, at that column if
+/// none stands there, and at the first of its words if there is no column.
 pub(crate) fn place(finding: &Finding, tokens: &[TokenWithSpan]) -> Place {
-    let found = finding.words.iter().find_map(|word| find_word(tokens, &[word]));
+    let words: Vec<&str> = finding.words.iter().map(String::as_str).collect();
+    let found = match finding.near {
+        Some(Near::Before(near)) => find_last(tokens, &words, near).or(Some(near)),
+        Some(Near::Behind(near)) => find_first(tokens, &words, near).or(Some(near)),
+        None => find_call(tokens, &words).or_else(|| words.iter().find_map(|word| find_word(tokens, &[word]))),
+    };
     found.unwrap_or_else(|| start(tokens))
 }
 

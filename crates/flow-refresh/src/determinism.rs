@@ -3,17 +3,18 @@
 //! 1. [`check`] walks a plan whose types are resolved and names what it refuses.
 //! 2. [`order::complete`] appends the sort columns that a total order misses, and says so.
 //!
-//! A finding has no place of its own, since plans have none: it holds the words to look for in the
-//! SQL.
+//! A finding holds the words to look for in the SQL, and the place of the first column it is about:
+//! plans keep the places of columns and of nothing else.
 
 pub(crate) mod order;
 
+use crate::tokens::Place;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::InSubquery;
 use datafusion::logical_expr::utils::{merge_schema, split_conjunction};
 use datafusion::logical_expr::{
-    Aggregate, Expr, ExprSchemable, FetchType, LogicalPlan, Subquery, Volatility, WindowFunctionDefinition,
+    Aggregate, Expr, ExprSchemable, FetchType, LogicalPlan, ScalarUDF, Subquery, Volatility, WindowFunctionDefinition,
 };
 
 /// Is something that is refused.
@@ -23,22 +24,56 @@ pub(crate) struct Finding {
     pub(crate) code: &'static str,
     /// Says what and why, and what to write instead.
     pub(crate) message: String,
-    /// Holds words of the SQL, the first that occurs is where it stands.
+    /// Holds words of the SQL that it may stand at.
     pub(crate) words: Vec<String>,
+    /// Is the place of a column that it is about.
+    pub(crate) near: Option<Near>,
+}
+
+/// Is the place of a column, before or behind which a word stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Near {
+    /// The word stands before the column, as a function's name does.
+    Before(Place),
+    /// The word stands behind it, as `IN` does.
+    Behind(Place),
 }
 
 impl Finding {
-    fn new(code: &'static str, words: &[&str], message: impl Into<String>) -> Finding {
+    pub(crate) fn new(code: &'static str, words: &[&str], message: impl Into<String>) -> Finding {
         Finding {
             code,
             message: message.into(),
             words: words.iter().map(|word| (*word).to_owned()).collect(),
+            near: None,
         }
+    }
+
+    /// Says that it is about an expression.
+    pub(crate) fn about(mut self, expr: &Expr) -> Finding {
+        self.near = first_column(expr).map(Near::Before);
+        self
     }
 }
 
+/// Is the place of the first column of an expression, subqueries left out.
+pub(crate) fn first_column(expr: &Expr) -> Option<Place> {
+    let mut places = Vec::new();
+    let visited = expr.apply(|part| {
+        if let Expr::Column(column) | Expr::OuterReferenceColumn(_, column) = part {
+            places.extend(column.spans().first().map(|span| Place {
+                line: span.start.line,
+                column: span.start.column,
+            }));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    visited.ok()?;
+    places.into_iter().filter(|place| place.line > 0).min()
+}
+
 /// Are the aggregates whose result does not depend on order, beside those of [`crate::aggregates`].
-const UNORDERED_AGGREGATES: [&str; 9] = [
+pub(crate) const UNORDERED_AGGREGATES: [&str; 9] = [
     "count", "min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor", "grouping",
 ];
 
@@ -116,13 +151,16 @@ fn check_filter_part(part: &Expr, node: &LogicalPlan, findings: &mut Vec<Finding
         },
         _ => return check_expression(part, node, findings),
     };
+    let behind = first_column(&subquery.expr).map(Near::Behind);
     if negated && !subquery.subquery.outer_ref_columns.is_empty() {
-        findings.push(Finding::new(
+        let mut finding = Finding::new(
             "CORRELATED_NOT_IN",
             &["NOT", "IN"],
             "NOT IN over a subquery that uses columns of the outer query is refused, because the engine gets its NULLs \
              wrong: write NOT EXISTS",
-        ));
+        );
+        finding.near = behind;
+        findings.push(finding);
     }
     check_in_subquery(subquery, node, findings)?;
     check_expression(&subquery.expr, node, findings)
@@ -131,11 +169,10 @@ fn check_filter_part(part: &Expr, node: &LogicalPlan, findings: &mut Vec<Finding
 fn check_in_subquery(subquery: &InSubquery, node: &LogicalPlan, findings: &mut Vec<Finding>) -> Result<()> {
     let schema = merge_schema(&node.inputs());
     if subquery.expr.get_type(&schema)?.is_nested() {
-        findings.push(Finding::new(
-            "ROW_IN_SUBQUERY",
-            &["IN"],
-            "IN over several columns is refused: write EXISTS with one condition a column",
-        ));
+        let message = "IN over several columns is refused: write EXISTS with one condition a column";
+        let mut finding = Finding::new("ROW_IN_SUBQUERY", &["IN"], message);
+        finding.near = first_column(&subquery.expr).map(Near::Behind);
+        findings.push(finding);
     }
     check_correlated(&subquery.subquery, findings);
     Ok(())
@@ -168,16 +205,7 @@ fn check_expression(expr: &Expr, node: &LogicalPlan, findings: &mut Vec<Finding>
     expr.apply(|expr| {
         match expr {
             Expr::ScalarFunction(function) if function.func.signature().volatility != Volatility::Immutable => {
-                let mut words = vec![function.name().to_owned()];
-                words.extend(function.func.aliases().iter().cloned());
-                findings.push(Finding {
-                    code: "NON_DETERMINISTIC_FUNCTION",
-                    message: format!(
-                        "function {}() is refused: its value is not a function of the input rows",
-                        function.name()
-                    ),
-                    words,
-                });
+                findings.push(undecided(&function.func));
             }
             Expr::AggregateFunction(function) => check_aggregate(function.func.name(), expr, node, findings)?,
             Expr::WindowFunction(window) => match &window.fun {
@@ -236,6 +264,14 @@ fn check_expression(expr: &Expr, node: &LogicalPlan, findings: &mut Vec<Finding>
     Ok(())
 }
 
+fn undecided(function: &ScalarUDF) -> Finding {
+    let name = function.name();
+    let message = format!("function {name}() is refused: its value is not a function of the input rows");
+    let mut finding = Finding::new("NON_DETERMINISTIC_FUNCTION", &[name], message);
+    finding.words.extend(function.aliases().iter().cloned());
+    finding
+}
+
 fn check_aggregate(name: &str, expr: &Expr, node: &LogicalPlan, findings: &mut Vec<Finding>) -> Result<()> {
     if UNORDERED_AGGREGATES.contains(&name) || ORDERED_AGGREGATES.contains(&name) {
         return check_moving(name, expr, node, findings);
@@ -252,11 +288,8 @@ fn check_aggregate(name: &str, expr: &Expr, node: &LogicalPlan, findings: &mut V
             return Ok(());
         }
     }
-    findings.push(Finding::new(
-        "AGGREGATE_NOT_EXACT",
-        &[name],
-        format!("aggregate {name} is refused: its result may depend on the order of rows or overflow unseen"),
-    ));
+    let message = format!("aggregate {name} is refused: its result may depend on the order of rows or overflow unseen");
+    findings.push(Finding::new("AGGREGATE_NOT_EXACT", &[name], message).about(expr));
     Ok(())
 }
 
@@ -276,7 +309,7 @@ fn check_moving(name: &str, expr: &Expr, node: &LogicalPlan, findings: &mut Vec<
                 "{name} of {argument} over a frame that does not start at UNBOUNDED PRECEDING is refused, because the \
                  engine gets its NULLs wrong"
             );
-            findings.push(Finding::new("MOVING_FRAME", &[name], message));
+            findings.push(Finding::new("MOVING_FRAME", &[name], message).about(expr));
         }
     }
     Ok(())

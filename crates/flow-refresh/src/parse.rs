@@ -18,7 +18,8 @@ use crate::tokens::{self, Fault, Place, TextIndex};
 
 /// Reads all definitions. A statement with a problem gives no definition; the others still do.
 ///
-/// Problems have code F0401 (syntax), F0402 (clause) or F0403 (name).
+/// Problems have code F0401 (syntax), F0402 (clause), F0403 (name) or F0410 (refused); those of a
+/// SELECT name its table.
 pub fn parse(files: &[SourceFile]) -> (Vec<Definition>, Vec<Problem>) {
     let mut definitions = Vec::new();
     let mut problems = Vec::new();
@@ -28,7 +29,7 @@ pub fn parse(files: &[SourceFile]) -> (Vec<Definition>, Vec<Problem>) {
         for statement in statements(&tokens, error.is_some()) {
             match definition(file, &index, statement) {
                 Ok(definition) => definitions.push(definition),
-                Err(fault) => problems.push(fault.at(file)),
+                Err(problem) => problems.push(problem),
             }
         }
         if let Some(fault) = error {
@@ -49,21 +50,21 @@ fn statements(tokens: &[TokenWithSpan], broken: bool) -> Vec<&[TokenWithSpan]> {
     parts
 }
 
-fn definition(file: &SourceFile, index: &TextIndex<'_>, statement: &[TokenWithSpan]) -> Result<Definition, Fault> {
-    let (header, body) = header::read(statement)?;
+fn definition(file: &SourceFile, index: &TextIndex<'_>, statement: &[TokenWithSpan]) -> Result<Definition, Problem> {
+    let (header, body) = header::read(statement).map_err(|fault| fault.at(file))?;
     let (Some(first), Some(last)) = (body.first(), body.last()) else {
         let end = statement
             .last()
             .map_or(Place::START, |token| Place::from(token.span.end));
-        return Err(Fault::new(
-            end,
-            "F0401",
-            "expected a SELECT after AS, found the end of the statement",
-        ));
+        let message = "expected a SELECT after AS, found the end of the statement";
+        return Err(Fault::new(end, "F0401", message).at(file));
     };
     let start = Place::from(first.span.start);
     let sql = index.slice(start, Place::from(last.span.end)).to_owned();
-    select::parse_tokens(body)?;
+    select::parse_tokens(body).map_err(|fault| Problem {
+        table: Some(header.name.clone()),
+        ..fault.at(file)
+    })?;
     Ok(Definition {
         name: header.name,
         file: file.path.clone(),

@@ -1,22 +1,24 @@
 //! The SELECT of a definition or a query, as a syntax tree: what it reads, and what is refused
 //! before any table is looked up.
 //!
-//! Places are relative to the tokens' own text. Nothing here knows columns or types.
+//! Places are relative to the tokens' own text. Nothing here knows columns or types. [`refuse`] says
+//! what is refused.
+
+mod refuse;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Distinct, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SetExpr, SetOperator,
-    SetQuantifier, Spanned, TableFactor, VisitMut, VisitorMut,
+    Ident, ObjectName, ObjectNamePart, Query, Spanned, TableFactor, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 use flow_core::TableName;
 
-use crate::tokens::Fault;
-use crate::tokens::{self, Place};
+use crate::tokens::{Fault, Place};
+pub(crate) use refuse::writes as refuse_writes;
 
 /// Bounds the nesting of a SELECT: deeper ones are refused rather than overflow a stack.
 const NESTING_MAX: usize = 50;
@@ -37,8 +39,8 @@ pub(crate) fn parse_tokens(body: &[TokenWithSpan]) -> Result<Box<Query>, Fault> 
             _ => {}
         }
     }
-    let mut query = parse_query(body)?;
-    refuse(&mut query, body)?;
+    let query = parse_query(body)?;
+    refuse::in_definitions(&query, body)?;
     Ok(query)
 }
 
@@ -193,160 +195,4 @@ fn quoted(name: &str, span: Span) -> Ident {
     let mut ident = Ident::with_quote('"', name);
     ident.span = span;
     ident
-}
-
-/// Refuses what writes or locks, for a query that need not have one result.
-pub(crate) fn refuse_writes(query: &mut Query, body: &[TokenWithSpan]) -> Result<(), Fault> {
-    match VisitMut::visit(
-        query,
-        &mut Refuser {
-            body,
-            writes_only: true,
-        },
-    ) {
-        ControlFlow::Break(fault) => Err(fault),
-        ControlFlow::Continue(()) => Ok(()),
-    }
-}
-
-/// Refuses constructs whose result is not one, that write, or that the engine computes wrongly.
-fn refuse(query: &mut Query, body: &[TokenWithSpan]) -> Result<(), Fault> {
-    match VisitMut::visit(
-        query,
-        &mut Refuser {
-            body,
-            writes_only: false,
-        },
-    ) {
-        ControlFlow::Break(fault) => Err(fault),
-        ControlFlow::Continue(()) => Ok(()),
-    }
-}
-
-struct Refuser<'a> {
-    body: &'a [TokenWithSpan],
-    writes_only: bool,
-}
-
-impl Refuser<'_> {
-    /// Points at a keyword: the first of that name, since the tree holds no place for it.
-    fn no(&self, keyword: &str, message: &str) -> ControlFlow<Fault> {
-        let first = keyword.split(' ').next_back().unwrap_or(keyword);
-        let place = tokens::find_word(self.body, &[first]).unwrap_or_default();
-        ControlFlow::Break(Fault::new(place, "F0410", message))
-    }
-
-    fn set_expression(&self, body: &SetExpr) -> ControlFlow<Fault> {
-        match body {
-            SetExpr::Select(select) => self.select(select),
-            SetExpr::Query(_) | SetExpr::Values(_) => ControlFlow::Continue(()),
-            SetExpr::SetOperation {
-                op,
-                set_quantifier,
-                left,
-                right,
-            } => {
-                let all = matches!(set_quantifier, SetQuantifier::All | SetQuantifier::AllByName);
-                if all && matches!(op, SetOperator::Except | SetOperator::Minus | SetOperator::Intersect) {
-                    let message = format!(
-                        "{op} ALL is refused: the engine loses count of equal rows; number them with ROW_NUMBER and use {op}"
-                    );
-                    return self.no(&op.to_string(), &message);
-                }
-                self.set_expression(left)?;
-                self.set_expression(right)
-            }
-            other => {
-                let text = other.to_string();
-                let word = text.split_whitespace().next().unwrap_or_default();
-                self.no(word, "only SELECT, WITH and VALUES can be computed")
-            }
-        }
-    }
-
-    fn select(&self, select: &Select) -> ControlFlow<Fault> {
-        if let Some(Distinct::On(_)) = select.distinct
-            && !self.writes_only
-        {
-            return self.no(
-                "DISTINCT",
-                "DISTINCT ON is refused: use ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) = 1",
-            );
-        }
-        if select.into.is_some() {
-            return self.no("INTO", "INTO is refused: a definition only reads");
-        }
-        if select.top.is_some() {
-            return self.no("TOP", "TOP is refused: use LIMIT");
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-impl VisitorMut for Refuser<'_> {
-    type Break = Fault;
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Fault> {
-        if query.with.as_ref().is_some_and(|with| with.recursive) && !self.writes_only {
-            return self.no("RECURSIVE", "WITH RECURSIVE is refused: its end cannot be foreseen");
-        }
-        if !query.locks.is_empty() {
-            let message = "FOR UPDATE and FOR SHARE are refused: a definition only reads";
-            return self.no("FOR", message);
-        }
-        if query
-            .fetch
-            .as_ref()
-            .is_some_and(|fetch| fetch.with_ties || fetch.percent)
-        {
-            let message = "FETCH … WITH TIES and PERCENT are refused: use RANK() and a filter";
-            return self.no("WITH", message);
-        }
-        self.set_expression(&query.body)
-    }
-
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Fault> {
-        let (sample, version) = match factor {
-            TableFactor::Table { sample, version, .. } => (sample.is_some(), version.is_some()),
-            TableFactor::Derived { sample, .. } => (sample.is_some(), false),
-            _ => (false, false),
-        };
-        if sample {
-            return self.no("TABLESAMPLE", "TABLESAMPLE is refused: its result is chance");
-        }
-        if version {
-            return self.no(
-                "FOR",
-                "reading a table as of another time is refused: all inputs are read at one cut",
-            );
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Fault> {
-        match expr {
-            Expr::AnyOp { .. } | Expr::AllOp { .. } => {
-                let word = if matches!(expr, Expr::AnyOp { .. }) {
-                    "ANY"
-                } else {
-                    "ALL"
-                };
-                self.no(
-                    word,
-                    &format!("{word} (…) is refused: use IN, EXISTS or a comparison with MIN or MAX"),
-                )
-            }
-            Expr::IsDistinctFrom(_, right) | Expr::IsNotDistinctFrom(_, right) => match right.as_ref() {
-                Expr::BinaryOp {
-                    op: BinaryOperator::And | BinaryOperator::Or | BinaryOperator::Xor,
-                    ..
-                } => self.no(
-                    "DISTINCT",
-                    "IS DISTINCT FROM before AND or OR needs parentheses around itself: the parser takes too much behind it",
-                ),
-                _ => ControlFlow::Continue(()),
-            },
-            _ => ControlFlow::Continue(()),
-        }
-    }
 }

@@ -75,10 +75,15 @@ fn catalog(tables: impl IntoIterator<Item = SnapshotTable>) -> Result<MemoryCata
     Ok(catalog)
 }
 
-/// Turns a syntax tree into a plan whose types are resolved and nothing is optimised.
-pub(crate) async fn resolve(state: &SessionState, query: Query) -> Result<LogicalPlan> {
+/// Turns a syntax tree into a plan whose names are resolved and whose types are those written.
+pub(crate) async fn names(state: &SessionState, query: Query) -> Result<LogicalPlan> {
     let statement = EngineStatement::Statement(Box::new(ast::Statement::Query(Box::new(query))));
-    let plan = crate::checked::meet_as_postgres(state.statement_to_plan(statement).await?)?;
+    state.statement_to_plan(statement).await
+}
+
+/// Resolves the types of a plan; nothing is optimised.
+pub(crate) fn types(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
+    let plan = crate::meeting::meet_as_postgres(plan)?;
     state
         .analyzer()
         .execute_and_check(plan, state.config_options(), |_, _| {})

@@ -97,12 +97,40 @@ pub(crate) fn read(text: &str) -> (Vec<TokenWithSpan>, Option<Fault>) {
     (tokens, fault)
 }
 
-/// Finds the first unquoted or quoted word that names one of `names`.
-pub(crate) fn find_word(tokens: &[TokenWithSpan], names: &[&str]) -> Option<Place> {
-    let is_it = |token: &&TokenWithSpan| match &token.token {
+fn names(token: &Token, names: &[&str]) -> bool {
+    match token {
         Token::Word(word) if word.quote_style.is_some() => names.contains(&word.value.as_str()),
         Token::Word(word) => names.iter().any(|name| name.eq_ignore_ascii_case(&word.value)),
         _ => false,
-    };
-    tokens.iter().find(is_it).map(|token| Place::from(token.span.start))
+    }
+}
+
+/// Finds the first unquoted or quoted word that names one of `words`.
+pub(crate) fn find_word(tokens: &[TokenWithSpan], words: &[&str]) -> Option<Place> {
+    find_first(tokens, words, Place::default())
+}
+
+/// Finds the first such word at or after a place.
+pub(crate) fn find_first(tokens: &[TokenWithSpan], words: &[&str], from: Place) -> Option<Place> {
+    let mut places = tokens
+        .iter()
+        .filter(|token| names(&token.token, words))
+        .map(|token| Place::from(token.span.start));
+    places.find(|place| *place >= from)
+}
+
+/// Finds the last such word at or before a place.
+pub(crate) fn find_last(tokens: &[TokenWithSpan], words: &[&str], until: Place) -> Option<Place> {
+    let places = tokens
+        .iter()
+        .filter(|token| names(&token.token, words))
+        .map(|token| Place::from(token.span.start));
+    places.filter(|place| *place <= until).last()
+}
+
+/// Finds the first such word that an opening parenthesis follows.
+pub(crate) fn find_call(tokens: &[TokenWithSpan], words: &[&str]) -> Option<Place> {
+    let mut pairs = tokens.windows(2);
+    let call = pairs.find(|pair| names(&pair[0].token, words) && pair[1].token == Token::LParen)?;
+    Some(Place::from(call[0].span.start))
 }

@@ -15,7 +15,9 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-use super::{divide_rounded, float_key, inexact};
+use crate::kind::Kind;
+
+use super::{divide_rounded, float_key, inexact, text};
 
 /// Names a function; those that hold a type give that type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +29,10 @@ pub(super) enum Checked {
     DivideDecimals(DataType),
     Cast(DataType),
     FloatKey,
+    RoundEven,
+    SquareRoot,
+    Upper,
+    Lower,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -36,6 +42,21 @@ struct CheckedFunction {
 }
 
 impl Checked {
+    /// Gives a quotient the type it is cast to at once, so that it is rounded once; gives the
+    /// expression back if it is no quotient.
+    pub(super) fn quotient_as(expr: Expr, to: &DataType) -> std::result::Result<Expr, Expr> {
+        let is_quotient = |function: &ScalarUDF| {
+            let function = function.inner().as_any().downcast_ref::<CheckedFunction>();
+            function.is_some_and(|function| matches!(function.what, Checked::DivideDecimals(_)))
+        };
+        match expr {
+            Expr::ScalarFunction(function) if is_quotient(&function.func) => {
+                Ok(Checked::DivideDecimals(to.clone()).call(function.args))
+            }
+            other => Err(other),
+        }
+    }
+
     /// Is the call of the function.
     pub(super) fn call(self, arguments: Vec<Expr>) -> Expr {
         let function = CheckedFunction {
@@ -66,6 +87,10 @@ impl ScalarUDFImpl for CheckedFunction {
             Checked::DivideDecimals(_) => "divide_rounded",
             Checked::Cast(_) => "cast_rounded",
             Checked::FloatKey => "float_key",
+            Checked::RoundEven => "round_even",
+            Checked::SquareRoot => "square_root",
+            Checked::Upper => "upper_letters",
+            Checked::Lower => "lower_letters",
         }
     }
 
@@ -80,7 +105,10 @@ impl ScalarUDFImpl for CheckedFunction {
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
         match (&self.what, arguments) {
             (Checked::DivideDecimals(result) | Checked::Cast(result), _) => Ok(result.clone()),
-            (Checked::Negate | Checked::FloatKey, [argument]) => Ok(argument.clone()),
+            (Checked::Negate | Checked::FloatKey | Checked::RoundEven | Checked::SquareRoot, [argument]) => {
+                Ok(argument.clone())
+            }
+            (Checked::Upper | Checked::Lower, [_]) => Ok(DataType::Utf8),
             (Checked::Add | Checked::Subtract, [DataType::Decimal128(p1, s1), DataType::Decimal128(p2, s2)]) => {
                 let scale = *s1.max(s2);
                 let whole = (*p1 as i8 - s1).max(*p2 as i8 - s2);
@@ -115,7 +143,7 @@ impl ScalarUDFImpl for CheckedFunction {
             .iter()
             .all(|value| matches!(value, ColumnarValue::Scalar(_)));
         let rows = arguments.number_rows;
-        let result = match (&self.what, &arguments.args[..]) {
+        let result: ArrayRef = match (&self.what, &arguments.args[..]) {
             (Checked::DivideDecimals(result), [left, right]) => {
                 let (left, right) = (left.to_array(rows)?, right.to_array(rows)?);
                 divide_decimals(&left, &right, result)?
@@ -124,6 +152,12 @@ impl ScalarUDFImpl for CheckedFunction {
             (Checked::Negate, [value]) => numeric::neg(value.to_array(rows)?.as_ref())?,
             (Checked::FloatKey, [value]) => float_keys(&value.to_array(rows)?)?,
             (Checked::Cast(to), [value]) => cast(&value.to_array(rows)?, to)?,
+            (Checked::RoundEven, [value]) => floats(&value.to_array(rows)?, |v| Ok(v.round_ties_even()))?,
+            (Checked::SquareRoot, [value]) => floats(&value.to_array(rows)?, square_root)?,
+            (Checked::Upper | Checked::Lower, [value]) => {
+                let texts = cast_with_options(&value.to_array(rows)?, &DataType::Utf8, &STRICT)?;
+                Arc::new(text::change_case(&texts, self.what == Checked::Upper))
+            }
             _ => return internal_err!("{} got {} arguments", self.name(), arguments.args.len()),
         };
         match scalar && !result.is_empty() {
@@ -152,21 +186,64 @@ impl CheckedFunction {
     }
 }
 
-/// Divides decimals to the scale of the result, rounding half away from zero as PostgreSQL does.
+/// Says where the first digit to the base 10000 stands and what it is; zeros of a zero do not count.
+fn leading_digit(value: i128, scale: i8) -> (i32, u128) {
+    let magnitude = value.unsigned_abs();
+    let Some(last) = magnitude.checked_ilog10() else {
+        return (0, 0);
+    };
+    let exponent = last as i32 - i32::from(scale);
+    let (weight, within) = (exponent.div_euclid(4), exponent.rem_euclid(4) as u32);
+    let digit = match last >= within {
+        true => magnitude / 10u128.pow(last - within),
+        false => magnitude * 10u128.pow(within - last),
+    };
+    (weight, digit)
+}
+
+/// Counts the digits after the point that PostgreSQL gives a quotient: at least 16 significant ones
+/// (`select_div_scale` in its `numeric.c`).
+fn quotient_scale(left: (i128, i8), right: (i128, i8)) -> i32 {
+    let (left_weight, left_digit) = leading_digit(left.0, left.1);
+    let (right_weight, right_digit) = leading_digit(right.0, right.1);
+    let weight = left_weight - right_weight - i32::from(left_digit <= right_digit);
+    (16 - 4 * weight).max(i32::from(left.1)).max(i32::from(right.1)).max(0)
+}
+
+fn power(exponent: i32) -> Result<i256> {
+    i256::from_i128(10)
+        .checked_pow(exponent.unsigned_abs())
+        .ok_or_else(|| inexact("division of decimals is beyond 76 digits"))
+}
+
+/// Divides as PostgreSQL does and rounds to a scale: first to PostgreSQL's own digits, then to those
+/// asked for, both times half away from zero.
+fn divide(left: (i128, i8), right: (i128, i8), scale: i8) -> Result<Option<i128>> {
+    let own = quotient_scale(left, right);
+    let shift = own - i32::from(left.1) + i32::from(right.1);
+    let (mut dividend, mut divisor) = (i256::from_i128(left.0), i256::from_i128(right.0));
+    let by = power(shift)?;
+    let scaled = match shift >= 0 {
+        true => dividend.checked_mul(by).map(|scaled| dividend = scaled),
+        false => divisor.checked_mul(by).map(|scaled| divisor = scaled),
+    };
+    let quotient = scaled.and_then(|()| divide_rounded(dividend, divisor));
+    let rest = own - i32::from(scale);
+    let rounded = match rest > 0 {
+        true => quotient
+            .zip(Some(power(rest)?))
+            .and_then(|(q, by)| divide_rounded(q, by)),
+        false => quotient.zip(Some(power(rest)?)).and_then(|(q, by)| q.checked_mul(by)),
+    };
+    Ok(rounded.and_then(i256::to_i128))
+}
+
+/// Divides decimals to the scale of the result.
 fn divide_decimals(left: &ArrayRef, right: &ArrayRef, result: &DataType) -> Result<ArrayRef> {
     let (DataType::Decimal128(_, s1), DataType::Decimal128(_, s2), DataType::Decimal128(precision, scale)) =
         (left.data_type(), right.data_type(), result)
     else {
         return internal_err!("divide_rounded got {} and {}", left.data_type(), right.data_type());
-    };
-    let shift = i32::from(*scale) - i32::from(*s1) + i32::from(*s2);
-    let power = i256::from_i128(10)
-        .checked_pow(shift.unsigned_abs())
-        .ok_or_else(|| inexact("division of decimals is beyond 76 digits"))?;
-    let (up, down) = if shift >= 0 {
-        (power, i256::ONE)
-    } else {
-        (i256::ONE, power)
     };
     let (left, right) = (
         left.as_primitive::<Decimal128Type>(),
@@ -176,22 +253,46 @@ fn divide_decimals(left: &ArrayRef, right: &ArrayRef, result: &DataType) -> Resu
         if left.is_null(row) || right.is_null(row) {
             return Ok(None);
         }
-        let divisor = i256::from_i128(right.value(row));
-        if divisor == i256::ZERO {
+        if right.value(row) == 0 {
             return Err(inexact("division by zero"));
         }
-        let dividend = i256::from_i128(left.value(row)).checked_mul(up);
-        let divisor = divisor.checked_mul(down);
-        let quotient = dividend
-            .zip(divisor)
-            .and_then(|(l, r)| divide_rounded(l, r))
-            .and_then(i256::to_i128);
-        quotient
+        divide((left.value(row), *s1), (right.value(row), *s2), *scale)?
             .map(Some)
             .ok_or_else(|| inexact(format!("division of decimals is beyond {result}")))
     });
     let values = values.collect::<Result<Decimal128Array>>()?;
-    Ok(Arc::new(values.with_precision_and_scale(*precision, *scale)?))
+    let values = values.with_precision_and_scale(*precision, *scale)?;
+    values
+        .validate_decimal_precision(*precision)
+        .map_err(|_| inexact(format!("division of decimals is beyond {result}")))?;
+    Ok(Arc::new(values))
+}
+
+/// Computes over each float; for reals the function must give the same as for doubles.
+fn floats(array: &ArrayRef, change: impl Fn(f64) -> Result<f64>) -> Result<ArrayRef> {
+    Ok(match array.data_type() {
+        DataType::Float64 => Arc::new(
+            array
+                .as_primitive::<Float64Type>()
+                .try_unary::<_, Float64Type, _>(change)?,
+        ),
+        DataType::Float32 => {
+            let change = |value: f32| change(f64::from(value)).map(|value| value as f32);
+            Arc::new(
+                array
+                    .as_primitive::<Float32Type>()
+                    .try_unary::<_, Float32Type, _>(change)?,
+            )
+        }
+        other => return internal_err!("{other} is no float"),
+    })
+}
+
+fn square_root(value: f64) -> Result<f64> {
+    match value < 0.0 {
+        true => Err(inexact("square root of a negative number")),
+        false => Ok(value.sqrt()),
+    }
 }
 
 fn float_keys(array: &ArrayRef) -> Result<ArrayRef> {
@@ -206,9 +307,28 @@ fn float_keys(array: &ArrayRef) -> Result<ArrayRef> {
 }
 
 /// Casts as PostgreSQL does: fractions round (floats half to even, decimals half away from zero).
-fn cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+pub(super) fn cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     let strict = |array: &dyn Array, to: &DataType| Ok(cast_with_options(array, to, &STRICT)?);
     match (array.data_type(), to) {
+        (from, to) if Kind::of(from) == Kind::Text && *to != DataType::FixedSizeBinary(16) => {
+            let texts = strict(array, &DataType::Utf8)?;
+            let texts = texts.as_string::<i32>();
+            match Kind::of(to) {
+                Kind::Decimal => text::read_decimals(texts, to),
+                Kind::Float => text::read_floats(texts, to),
+                Kind::Date | Kind::Time | Kind::Timestamp | Kind::Timestamptz => {
+                    text::check_moments(texts, to)?;
+                    strict(texts, to)
+                }
+                _ => strict(texts, to),
+            }
+        }
+        (DataType::Date32 | DataType::Time64(_) | DataType::Timestamp(_, _), to) if Kind::of(to) == Kind::Text => {
+            strict(&text::write_moments(array)?, to)
+        }
+        (from, DataType::Decimal128(_, _)) if from.is_floating() => text::floats_to_decimals(array, to),
+        (DataType::Decimal128(_, _), to) if to.is_floating() => text::decimals_to_floats(array, to),
+        (DataType::Float64, DataType::Float32) => text::doubles_to_reals(array),
         (DataType::Float64, to) if to.is_integer() => {
             let whole = array
                 .as_primitive::<Float64Type>()

@@ -90,6 +90,7 @@ fn append_columns(keys: &mut Vec<SortKey>, schema: &DFSchema, what: &str, comple
                     field.name()
                 ),
                 words: vec![what.to_owned()],
+                near: None,
             });
             return Ok(());
         }
@@ -205,6 +206,7 @@ fn aggregate(expr: Expr, shared: &[SortKey], schema: &DFSchema, completion: &mut
                 code: "NO_TOTAL_ORDER",
                 message: format!("{name} needs a total order, and {} has none", key.expr.schema_name()),
                 words: vec![name],
+                near: super::first_column(&key.expr).map(super::Near::Before),
             });
             return Ok(Expr::AggregateFunction(function));
         }
@@ -275,6 +277,7 @@ fn window(expr: Expr, schema: &DFSchema, completion: &mut Completion) -> Result<
                 "{name} over this frame has no one result among equal rows: use the whole partition, or a ROWS frame of FIRST_VALUE and the like"
             ),
             words: vec![name],
+            near: window.params.args.first().and_then(super::first_column).map(super::Near::Before),
         }),
     }
     Ok(Expr::WindowFunction(window))

@@ -9,4 +9,5 @@ mod differing;
 mod lake;
 mod planning;
 mod postgres;
+mod refusing;
 mod sample;

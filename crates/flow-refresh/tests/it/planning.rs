@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use flow_core::ColumnType;
 use flow_core::lake::SnapshotReader;
-use flow_refresh::{Plan, plan, schema_difference};
+use flow_refresh::{Plan, SourceFile, parse, plan, schema_difference};
 
 use crate::sample::{define, fact_schema, lake, planned, table};
 
@@ -14,9 +14,21 @@ async fn plan_text(text: &str) -> Plan {
     plan(&define(text), &reader, &BTreeMap::new()).await
 }
 
+/// Parses and plans; problems of both come together.
+async fn read_and_plan(text: &str) -> Plan {
+    let (definitions, problems) = parse(&[SourceFile {
+        path: "t.sql".into(),
+        text: text.into(),
+    }]);
+    let reader: Arc<dyn SnapshotReader> = lake(1, 10);
+    let mut plan = plan(&definitions, &reader, &BTreeMap::new()).await;
+    plan.problems.extend(problems);
+    plan
+}
+
 /// The SELECT starts on line 2, so columns count from its first character.
-async fn check(select: &str, line: u64, column: u64, code: &str, part: &str) {
-    let plan = plan_text(&format!("CREATE DYNAMIC TABLE gold.t AS\n{select}")).await;
+pub(crate) async fn check(select: &str, line: u64, column: u64, code: &str, part: &str) {
+    let plan = read_and_plan(&format!("CREATE DYNAMIC TABLE gold.t AS\n{select}")).await;
     let Some(problem) = plan.problems.first() else {
         panic!("{select}: no problem");
     };
@@ -26,6 +38,7 @@ async fn check(select: &str, line: u64, column: u64, code: &str, part: &str) {
         "{select}: {problem}"
     );
     assert!(problem.message.contains(part), "{select}: {problem}");
+    assert_eq!(problem.table, Some(table("gold.t")), "{select}: {problem}");
     assert!(plan.tables.is_empty(), "{select}");
 }
 
@@ -137,9 +150,9 @@ async fn what_the_engine_gets_wrong_is_refused() {
     let moving = "SELECT min(s) OVER (ORDER BY id ROWS 2 PRECEDING) AS a FROM bronze.f";
     check(moving, 2, 8, "F0410", "MOVING_FRAME").await;
     let many = "SELECT (SELECT name FROM bronze.d) AS a FROM bronze.f";
-    check(many, 2, 1, "F0410", "SCALAR_SUBQUERY_MANY_ROWS").await;
+    check(many, 2, 9, "F0410", "SCALAR_SUBQUERY_MANY_ROWS").await;
     let grouped = "SELECT (SELECT max(name) FROM bronze.d GROUP BY k) AS a FROM bronze.f";
-    check(grouped, 2, 1, "F0410", "SCALAR_SUBQUERY_MANY_ROWS").await;
+    check(grouped, 2, 9, "F0410", "SCALAR_SUBQUERY_MANY_ROWS").await;
 }
 
 #[tokio::test]

@@ -16,6 +16,56 @@ SELECT id, 2147483647 + k::bigint AS a, 7 / 2 AS b, -7 / 2 AS c, -7 % 3 AS e, 7.
 SELECT round(d, 1) AS a, trunc(x) AS b FROM bronze.f
 SELECT coalesce(x, 0.5) AS a, CASE WHEN b THEN x ELSE 1.5 END AS b, greatest(x, 0.25) AS c FROM bronze.f
 SELECT id FROM bronze.f WHERE x = 0.5 OR x > 1.25 OR d = x
+-- Numbers
+SELECT ceil(d) AS a, floor(d) AS b, ceil(x) AS c, floor(r) AS e, abs(x) AS f, abs(d) AS g, abs(k) AS h, trunc(x) AS i FROM bronze.f
+SELECT round(d) AS a, round(d, 0) AS b, round(d, 1) AS c, round(d, 5) AS e, round(d, -2) AS f FROM bronze.f
+SELECT round(x) AS a, round(x * 5) AS b, round(r * 4) AS c, round(-2.5::double precision) AS e, sqrt(x * x) AS f FROM bronze.f
+SELECT d % 3 AS a, d % 1.75 AS b, n % 7 AS c, k & g AS e, k | g AS f FROM bronze.f
+SELECT nullif(x, 0.0) AS a, nullif(d, 0) AS b, greatest(x, r) AS c, least(x, 0.5, r) AS e, least(k, n) AS f, greatest(s, 'b') AS g FROM bronze.f
+SELECT CASE x WHEN 0 THEN 'zero' WHEN 0.5 THEN 'half' ELSE 'other' END AS a, CASE x * -0.0 WHEN 0.0 THEN 1 END AS b, nullif(x * -0.0, 0.0) AS c FROM bronze.f
+SELECT x::numeric(10,2) AS a, (x * 1.075)::numeric(8,2) AS b, r::numeric(10,3) AS c, (x / 3)::numeric(38,20) AS e, (r / 3)::numeric(20,10) AS f, (x * 1e14)::numeric(38,2) AS g FROM bronze.f
+SELECT 2.675::double precision::numeric(10,2) AS a, 1.005::double precision::numeric(10,2) AS b, 0.1::real::numeric(20,10) AS c, 1e-7::double precision::numeric(20,10) AS e
+SELECT d::double precision AS a, 12345678901234567890.12345::numeric(30,5)::double precision AS b, d::real AS c, x::real AS e FROM bronze.f
+SELECT id FROM bronze.f WHERE x::numeric(8,2) > 1.005 OR d::int = 3
+SELECT b::int AS a, k::boolean AS c, k::text::int AS e, d::text AS f, d::text::numeric(12,2) AS g FROM bronze.f
+SELECT r + 1 AS a, r * k AS b, r / 3 AS c, r - 0.1 AS e, r + r AS f, r * x AS g FROM bronze.f
+SELECT id FROM bronze.f WHERE r > 1 OR r = 0.1 OR r IN (0.5, 1) OR r BETWEEN 2 AND n
+-- Quotients
+SELECT d / n AS a, d / 3.7 AS b, d / (n * 1000000) AS c, n / d AS e, 1 / d AS f, d / 0.00003 AS g FROM bronze.f WHERE n <> 0 AND d <> 0
+SELECT (d / 3)::numeric(20,10) AS a, (d / n)::numeric(38,22) AS b, (n / 3.0)::numeric(20,1) AS c, (d / n)::int AS e, (1 / (n * 1000001.0))::numeric(38,30) AS f FROM bronze.f WHERE n <> 0
+SELECT round(d / n, 2) AS a, CAST(d / n AS numeric(10,2)) * 100 AS b, round(100.0 * k / n, 1) AS c, coalesce(round(d / n, 0), -1) AS e FROM bronze.f WHERE n <> 0
+SELECT round(n / 2.0, 0) AS a, (n / 2.0)::int AS b, (n / 8.0)::numeric(10,2) AS c FROM bronze.f
+SELECT coalesce(d / nullif(n, 0), 0) AS a, CASE WHEN n <> 0 THEN d / n END AS b FROM bronze.f
+SELECT k, CAST(CAST(sum(n) AS numeric(38,0)) / count(n) AS numeric(20,2)) AS a, round(sum(d) / nullif(count(*), 0), 2) AS b, CAST(sum(n) AS bigint) / 7 AS c FROM bronze.f GROUP BY k
+SELECT k, sum(k) / 3 AS a, count(*) / 2 AS b, sum(n) % 7 AS c, sum(n) * 2 - 1 AS e, sum(n) / 2.5 AS f FROM bronze.f GROUP BY k
+SELECT q.a, q.b FROM (SELECT avg(n) AS a, avg(d) AS b FROM bronze.f) q UNION ALL SELECT avg(k), avg(d) FROM bronze.f WHERE b
+-- Texts
+SELECT upper(s) AS a, lower(s) AS b, length(s) AS c, char_length(s) AS e, octet_length(s) AS f, bit_length(s) AS g, ascii(s) AS h, reverse(s) AS i, md5(s) AS j FROM bronze.f
+SELECT upper(s || 'straße éǆ ΐᾀς') AS a, lower('İ ẞ ΑΣ' || upper(s)) AS b FROM bronze.f
+SELECT left(s, 2) AS a, left(s, -1) AS b, right(s, 2) AS c, right(s, -2) AS e, left(s, 0) AS f, right(s, k) AS g FROM bronze.f
+SELECT substr(s, 0, 2) AS a, substr(s, -1, 3) AS b, substr(s, 2) AS c, substring(s FROM 2 FOR 2) AS e, substring(s, 3) AS f, substring(s FROM 2) AS g FROM bronze.f
+SELECT lpad(s, 5) AS a, lpad(s, 5, 'xy') AS b, rpad(s, 2, 'xy') AS c, rpad(s, -1) AS e, rpad(s, 6, '') AS f, rpad(s, 9) AS g FROM bronze.f
+SELECT trim(s) AS a, ltrim(s, 'ab') AS b, rtrim(s, 'bc') AS c, btrim(s, 'a%') AS e, trim(BOTH 'b' FROM s) AS f, trim(LEADING 'a' FROM s) AS g, rtrim(s || '  ') AS h, ltrim('  ' || s) AS i FROM bronze.f
+SELECT replace(s, 'b', '') AS a, split_part(s, '_', 1) AS b, split_part(s, '_', -1) AS c, split_part(s, 'b', 2) AS e, split_part(s, 'zz', 2) AS f, translate(s, 'abü', 'xy') AS g, repeat(s, 2) AS h, repeat(s, -1) AS i FROM bronze.f
+SELECT position('b' IN s) AS a, strpos(s, '') AS b, strpos(s, 'rich') AS c, starts_with(s, 'a') AS e, starts_with(s, '') AS f FROM bronze.f
+SELECT concat(s, k, d, day, NULL) AS a, concat_ws('-', s, 'x', NULL, k) AS b, s || k AS c, b || s AS e, d || '' AS f, u::text || s AS g FROM bronze.f
+SELECT t::text AS a, z::text AS b, day::text AS c, t::time::text AS e, s || t AS f, z || s AS g, day || '' AS h, TIMESTAMP '2024-01-01 00:00:00' || s AS i FROM bronze.f
+SELECT id FROM bronze.f WHERE s ILIKE 'Z%' OR s ILIKE '%Ü%' OR s NOT ILIKE 'AB%' OR s LIKE '_b_'
+SELECT '12.345'::numeric(10,2) AS a, '-2.5'::numeric(5,0) AS b, '1e3'::double precision AS c, '2024-02-29'::date AS e, 't'::boolean AS f, 'off'::boolean AS g, '10:30:00'::time AS h, '7'::bigint AS i
+SELECT '2024-02-29 10:00:00.123456'::timestamp AS a, '2024-02-29 10:00:00+02'::timestamptz AS b, '2024-02-29'::timestamptz AS c, '2024-02-29T10:00:00Z'::timestamptz AS e
+-- Times
+SELECT extract(year FROM t) AS a, extract(quarter FROM day) AS b, extract(month FROM z) AS c, extract(week FROM day) AS e, extract(day FROM t) AS f, extract(hour FROM z) AS g, extract(minute FROM t) AS h, extract(dow FROM day) AS i, extract(doy FROM t) AS j FROM bronze.f
+SELECT extract(epoch FROM t) AS a, extract(epoch FROM z) AS b, extract(epoch FROM day) AS c, extract(epoch FROM t - TIMESTAMP '2023-11-20 00:00:00') AS e, extract(epoch FROM z - TIMESTAMPTZ '2023-11-20 00:00:00+00')::bigint AS f FROM bronze.f
+SELECT (extract(epoch FROM t) / 3600)::numeric(20,4) AS a FROM bronze.f
+SELECT date_trunc('second', t) AS a, date_trunc('minute', z) AS b, date_trunc('day', t) AS c, date_trunc('week', z) AS e, date_trunc('quarter', t) AS f, date_trunc('year', z) AS g, date_trunc('month', day) AS h FROM bronze.f
+SELECT day - DATE '2022-03-01' AS a, (day - DATE '2022-03-01') / 7 AS b, date_trunc('week', day)::date AS c FROM bronze.f
+SELECT id FROM bronze.f WHERE day - DATE '2022-03-01' > 100 OR t > TIMESTAMP '2023-11-20 00:00:00' + INTERVAL '2 days'
+-- Literals take the type of what they meet
+SELECT id FROM bronze.f WHERE n < '10' AND k IN ('1', '2') AND d BETWEEN '1.005' AND '150.5'
+SELECT id FROM bronze.f WHERE x > '0.5' OR '3' = k OR n <> '-7' AND b = 'true'
+SELECT id FROM bronze.f WHERE day >= '2022-03-01' AND t > '2023-12-01' OR z < '2024-01-01 00:00:00+00' OR u = 'a1a1a1a1-a1a1-a1a1-a1a1-a1a1a1a1a1a1'
+SELECT coalesce(n, '5') AS a, CASE k WHEN '1' THEN 'one' END AS c, CASE WHEN b THEN n ELSE '7' END AS e, nullif(k, '1') AS f FROM bronze.f
+SELECT d FROM bronze.f UNION ALL SELECT x FROM bronze.f
 -- Conditions
 SELECT id FROM bronze.f WHERE k > 1 OR n < 0
 SELECT id FROM bronze.f WHERE NOT (k = 1 AND g = 2)
@@ -46,7 +96,8 @@ SELECT f.id, d.name FROM bronze.f f FULL JOIN bronze.d d ON f.k = d.k AND f.b
 SELECT f.id, d.name FROM bronze.f f JOIN bronze.d d ON f.k IS NOT DISTINCT FROM d.k
 SELECT f.id, d.name FROM bronze.f f LEFT JOIN bronze.d d ON (f.k IS NOT DISTINCT FROM d.k) AND f.s = d.name
 SELECT k, id, name FROM bronze.f JOIN bronze.d USING (k)
-SELECT k, id, name FROM bronze.f FULL JOIN bronze.d USING (k)
+SELECT k, id, name FROM bronze.f LEFT JOIN bronze.d USING (k)
+SELECT coalesce(f.k, d.k) AS k, id, name FROM bronze.f FULL JOIN bronze.d ON f.k = d.k AND f.b
 SELECT f.id, d.name FROM bronze.f f, bronze.d d WHERE f.n < d.lim AND f.k > d.k
 SELECT f.id, d.name FROM bronze.f f LEFT JOIN bronze.d d ON f.n < d.lim
 SELECT a.id, b.id AS other FROM bronze.f a JOIN bronze.f b ON a.k = b.g AND a.id < b.id
@@ -83,7 +134,8 @@ SELECT id, (SELECT count(lim) FROM bronze.d d WHERE d.k = f.k AND d.lim > 0) AS 
 SELECT id, (SELECT CASE WHEN count(*) = 0 THEN 'none' ELSE max(name) END FROM bronze.d d WHERE d.k = f.k) AS a FROM bronze.f f
 SELECT id, (SELECT max(name) FROM bronze.d) AS a FROM bronze.f
 SELECT id, (SELECT max(id) FROM bronze.e) AS a FROM bronze.f
-SELECT id FROM bronze.f WHERE n > (SELECT avg(n) FROM bronze.f)
+SELECT id FROM bronze.f WHERE x > (SELECT avg(x) FROM bronze.f)
+SELECT id FROM bronze.f WHERE d > (SELECT CAST(sum(d) / count(d) AS numeric(30, 10)) FROM bronze.f)
 SELECT id FROM bronze.f f WHERE n = (SELECT max(n) FROM bronze.f i WHERE i.k = f.k)
 SELECT id FROM bronze.f f WHERE (SELECT count(*) FROM bronze.d d WHERE d.k = f.k) = 0
 -- Aggregates
@@ -114,6 +166,8 @@ SELECT k, array_agg(n ORDER BY n) AS a FROM bronze.f GROUP BY k
 SELECT d.name, count(f.id) AS a, sum(f.d * d.w) AS b FROM bronze.d d LEFT JOIN bronze.f f ON f.k = d.k GROUP BY d.name
 SELECT max(c) AS a, min(c) AS b, sum(c) AS e FROM (SELECT k, count(*) AS c FROM bronze.f GROUP BY k) q
 SELECT u, count(*) AS a FROM bronze.f GROUP BY u
+SELECT g, bit_and(k) AS a, bit_or(k) AS b, bit_xor(n) AS c FROM bronze.f GROUP BY g
+SELECT k, unnest(q.a) AS b FROM (SELECT k, array_agg(n ORDER BY n) AS a FROM bronze.f GROUP BY k) q
 -- Sets
 SELECT DISTINCT k, g FROM bronze.f
 SELECT DISTINCT s, b FROM bronze.f
@@ -133,6 +187,7 @@ SELECT id, sum(n) OVER (PARTITION BY k) AS a, avg(x) OVER (PARTITION BY k) AS b,
 SELECT id, sum(n) OVER (PARTITION BY k ORDER BY g) AS a, count(n) OVER (ORDER BY g DESC) AS b, max(x) OVER (ORDER BY g) AS c FROM bronze.f
 SELECT n, d, lag(d) OVER (PARTITION BY k ORDER BY n, d) AS a, lead(d, 2) OVER (PARTITION BY k ORDER BY n, d) AS b FROM (SELECT DISTINCT k, n, d FROM bronze.f) q
 SELECT n, first_value(d) OVER (PARTITION BY k ORDER BY n, d) AS a, last_value(d) OVER (PARTITION BY k ORDER BY n, d ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS b FROM (SELECT DISTINCT k, n, d FROM bronze.f) q
+SELECT n, nth_value(d, 2) OVER (PARTITION BY k ORDER BY n, d) AS a, lag(d, 1, 0.00) OVER (PARTITION BY k ORDER BY n, d) AS b FROM (SELECT DISTINCT k, n, d FROM bronze.f) q
 SELECT n, sum(d) OVER (ORDER BY n, d ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING) AS a, min(n) OVER (ORDER BY n, d ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS b, avg(d) OVER (ORDER BY n, d ROWS 3 PRECEDING) AS c FROM (SELECT DISTINCT n, d FROM bronze.f) q
 SELECT n, sum(x) OVER (ORDER BY n RANGE BETWEEN 10 PRECEDING AND 10 FOLLOWING) AS a FROM bronze.f
 SELECT id, ntile(4) OVER (ORDER BY n, d) AS a FROM (SELECT DISTINCT id, n, d FROM bronze.f WHERE n IS NOT NULL AND d IS NOT NULL) q
