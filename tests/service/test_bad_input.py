@@ -294,6 +294,37 @@ def test_slot_held_by_another_is_waited_for(simple, database):
     simple.wait_ready(60)
 
 
+@pytest.mark.parametrize("source", ["public.t", "public.*"])
+def test_slot_on_another_system(database, make_flow, server_with, source):
+    """A connection string that leads to another cluster is noticed before anything is asked of it."""
+    tables = ["CREATE TABLE t (id int PRIMARY KEY, v int)", "CREATE TABLE u (id int PRIMARY KEY)", "INSERT INTO t VALUES (1, 1)"]
+    database.execute(*tables)
+    database.publish("t")
+    flow = make_flow(database, [{"source": source}])
+    flow.run("init", timeout=120).expect(0)
+    other = server_with().create_database(database.name)
+    other.execute(*tables)
+    other.publish("t", "u")
+    flow.env["FLOW_POSTGRES_URL"] = other.url
+    for words in (("run",), ("run", "--init")):
+        flow.run(*words).expect(79, "another database system", "system identifier")
+    # With a table to copy, init would have something to do there.
+    flow.tables.append({"source": "public.u"})
+    flow.write_config()
+    for publication in ("kept", "dropped"):
+        for words in (("run",), ("run", "--init"), ("init",), ("init", "--create-publication")):
+            if source == "public.t" and words == ("run",):
+                continue  # refused before the server is asked: the table has no copy
+            flow.run(*words).expect(79, "another database system")
+        other.execute("DROP PUBLICATION IF EXISTS embrasure_flow")
+    assert slots(other) == [] and other.rows("SELECT pubname FROM pg_publication") == []
+    flow.env["FLOW_POSTGRES_URL"] = database.url
+    database.execute("ALTER PUBLICATION embrasure_flow ADD TABLE u")
+    flow.start().wait_ready()
+    flow.wait_caught_up()
+    other.drop()
+
+
 def test_lost_state_directory(simple, database):
     simple.start().wait_ready()
     simple.stop()
@@ -444,6 +475,35 @@ def test_publication_changed_behind_our_back(database, make_flow, read, case):
         assert flow.wait_exit(60) == 79
         flow.start()
         assert flow.wait_exit(60) == 79, "a restart must not look healthy"
+
+
+@pytest.mark.parametrize("source", ["public.t", "public.*"])
+@pytest.mark.parametrize("then", ["gone", "made_again"])
+def test_publication_dropped(database, make_flow, source, then):
+    """Every table may have lost changes, for good: 79 from the running service and from each later start."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1)")
+    database.publish("t")
+    flow = make_flow(database, [{"source": source}])
+    flow.allow("publication", "resync", r"public\.t")
+    flow.start().wait_ready()
+    database.execute("DROP PUBLICATION embrasure_flow", "UPDATE t SET v = 2")
+    if then == "made_again":
+        database.publish("t")
+        database.execute("UPDATE t SET v = 3")
+    assert flow.wait_exit(60) == 79, flow.log_tail()
+    for words in (("run",), ("run", "--init"), ("run",)):
+        flow.run(*words).expect(79, "publication")
+
+
+@pytest.mark.parametrize("source", ["public.t", "public.*"])
+def test_publication_dropped_while_stopped(database, make_flow, source):
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1)")
+    database.publish("t")
+    flow = make_flow(database, [{"source": source}])
+    flow.run("init", timeout=120).expect(0)
+    database.execute("DROP PUBLICATION embrasure_flow")
+    for words in (("run",), ("run", "--init")):
+        flow.run(*words).expect(79, "publication.*dropped")
 
 
 def test_publication_changed_while_copying(database, make_flow, read):

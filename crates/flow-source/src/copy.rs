@@ -11,7 +11,7 @@ use crate::capture::CaptureTable;
 use crate::error::SourceError;
 use crate::options::SourceOptions;
 use crate::session::{self, Kind, Session};
-use crate::slot::quote_literal;
+use crate::slot::{quote_literal, require_system};
 use crate::sql::SESSION_SETTINGS;
 use crate::value::{Shape, ValueError, push_binary};
 
@@ -24,9 +24,11 @@ pub struct CopySession {
 /// Opens a session and imports the snapshot; when this returns, the snapshot may go.
 ///
 /// # Errors
-/// [`SourceError::SnapshotGone`] (retry with another snapshot), or as for any connection.
+/// [`SourceError::SnapshotGone`] (retry with another snapshot), [`SourceError::OtherSystem`]
+/// (resync), or as for any connection.
 pub async fn open_copy_session(options: &SourceOptions, snapshot: &str) -> Result<CopySession, SourceError> {
     let mut session = session::open(options, Kind::Plain).await?;
+    require_system(&mut session, options).await?;
     session.query("setting up a session", SESSION_SETTINGS).await?;
     let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
     session.query("beginning a copy", begin).await?;

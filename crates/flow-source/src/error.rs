@@ -103,6 +103,12 @@ pub enum SourceError {
         /// Is the publication's name.
         publication: String,
     },
+    /// The publication that the slot streams by is gone, so the changes since then cannot be decoded.
+    #[error("publication \"{publication}\" was dropped: what changed since then cannot be decoded any more")]
+    PublicationGone {
+        /// Is the publication's name.
+        publication: String,
+    },
     /// A table cannot be captured as asked.
     #[error("table {table}: {reason}")]
     TableRefused {
@@ -179,9 +185,10 @@ impl Remedial for SourceError {
             | SourceError::Ended => Remedy::Retry,
             SourceError::Sql { error, .. } if SourceError::passes(&error.sqlstate) => Remedy::Retry,
             SourceError::Sql { .. } => Remedy::Reconfigure,
-            SourceError::SlotMissing { .. } | SourceError::SlotUnusable { .. } | SourceError::OtherSystem { .. } => {
-                Remedy::Resync
-            }
+            SourceError::SlotMissing { .. }
+            | SourceError::SlotUnusable { .. }
+            | SourceError::OtherSystem { .. }
+            | SourceError::PublicationGone { .. } => Remedy::Resync,
             SourceError::Value { .. } => Remedy::BlockTable,
         }
     }
@@ -203,6 +210,7 @@ impl Remedial for SourceError {
             SourceError::OtherSystem { .. } => "F0114",
             SourceError::SnapshotGone => "F0115",
             SourceError::PublicationMissing { .. } => "F0120",
+            SourceError::PublicationGone { .. } => F_PUBLICATION,
             SourceError::TableRefused { .. } => "F0122",
             SourceError::Value { .. } => F_VALUE,
         })

@@ -41,6 +41,46 @@ fn apply(state: &mut State, change: &Change, table: &CaptureTable) {
     }
 }
 
+/// Nobody may copy from another cluster than the one the state belongs to, however it was reached.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_asked_of_another_system() {
+    for version in versions() {
+        let server = Server::start(&version, "", &[]);
+        let (client, options) = (server.client().await, server.options());
+        exec(&client, "CREATE TABLE a (id int PRIMARY KEY)").await;
+        let report = flow_source::preflight(&options, &[], false).await.expect("answers");
+        let mut known = options.clone();
+        known.system_identifier = Some(report.system.system_identifier);
+        flow_source::create_publication(&known, &[request("a")])
+            .await
+            .expect("a publication");
+        let snapshot = create_slot(&known, None).await.expect("the same system");
+        drop(
+            open_copy_session(&known, &snapshot.name)
+                .await
+                .expect("the same system"),
+        );
+        let mut other = options.clone();
+        other.system_identifier = Some(7);
+        let refused = [
+            flow_source::preflight(&other, &[], false).await.err(),
+            flow_source::publication_rows(&other).await.err(),
+            flow_source::create_publication(&other, &[]).await.err(),
+            flow_source::slot_state(&other).await.err(),
+            create_slot(&other, Some("flow_test_tmp")).await.err(),
+            open_copy_session(&other, &snapshot.name).await.err(),
+        ];
+        for (index, error) in refused.into_iter().enumerate() {
+            let error = error.unwrap_or_else(|| panic!("question {index} was answered"));
+            assert_eq!(
+                (error.remedy(), error.code()),
+                (Remedy::Resync, Some("F0114")),
+                "{index}"
+            );
+        }
+    }
+}
+
 async fn copy_state(options: &flow_source::SourceOptions, table: &CaptureTable, snapshot: &str) -> State {
     let mut session = open_copy_session(options, snapshot).await.expect("a session");
     let mut state = State::new();
