@@ -12,7 +12,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use flow_core::operation::{Event, Phase};
@@ -23,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::EngineError;
 use crate::failpoint;
+use crate::outage::Outage;
 use crate::shared::Shared;
 
 /// Is what one table of an attempt wrote, ready to be sealed.
@@ -367,10 +367,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     joined.unwrap_or_else(|error| Err(EngineError::Invariant(format!("a worker thread ended: {error}"))))
 }
 
-/// Is the longest pause between two tries of the catalog.
-const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
-
-/// Repeats what asks for patience, for `retry_for`.
+/// Repeats what asks for patience, for `retry_for` from the first failure.
 pub(crate) async fn retrying<T, E, F>(
     shared: &Shared,
     what: &'static str,
@@ -380,8 +377,7 @@ where
     F: Future<Output = Result<T, E>>,
     E: Remedial + Into<EngineError>,
 {
-    let began = shared.clock.monotonic();
-    let mut pause = Duration::from_millis(50);
+    let mut outage = Outage::default();
     loop {
         let error = match attempt().await {
             Ok(value) => {
@@ -393,16 +389,6 @@ where
         };
         shared.board.error(&error, what);
         shared.board.write().catalog_reachable = false;
-        let out_for = shared.clock.monotonic().saturating_sub(began);
-        if out_for > shared.options().retry_for {
-            let source = Box::new(error.into());
-            return Err(EngineError::Unavailable {
-                what,
-                seconds: out_for.as_secs(),
-                source,
-            });
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(RETRY_PAUSE_MAX);
+        outage.wait(shared, what, error.into()).await?;
     }
 }

@@ -109,6 +109,14 @@ pub enum SourceError {
         /// Is the publication's name.
         publication: String,
     },
+    /// A table is no longer what it was when its copy was prepared.
+    #[error("table {table} was changed while it was copied: {reason}")]
+    TableChanged {
+        /// Is the table.
+        table: TableName,
+        /// Says what differs.
+        reason: String,
+    },
     /// A table cannot be captured as asked.
     #[error("table {table}: {reason}")]
     TableRefused {
@@ -181,6 +189,7 @@ impl Remedial for SourceError {
             | SourceError::Protocol(_)
             | SourceError::SlotHeld { .. }
             | SourceError::SnapshotGone
+            | SourceError::TableChanged { .. }
             | SourceError::ShuttingDown { .. }
             | SourceError::Ended => Remedy::Retry,
             SourceError::Sql { error, .. } if SourceError::passes(&error.sqlstate) => Remedy::Retry,
@@ -212,6 +221,7 @@ impl Remedial for SourceError {
             SourceError::PublicationMissing { .. } => "F0120",
             SourceError::PublicationGone { .. } => F_PUBLICATION,
             SourceError::TableRefused { .. } => "F0122",
+            SourceError::TableChanged { .. } => "F0123",
             SourceError::Value { .. } => F_VALUE,
         })
     }
