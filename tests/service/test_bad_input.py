@@ -1,8 +1,10 @@
 """What the user must change is said at once, completely, with the exit code that means it, and without secrets."""
+import contextlib
 import os
 import shutil
 import subprocess
 
+import psycopg
 import pytest
 
 from conftest import scratch
@@ -287,25 +289,125 @@ def test_slot_invalidated(server_with, make_flow):
     database.drop()
 
 
-def test_slot_held_by_another_is_waited_for(simple, database):
-    simple.start().wait_ready()
-    simple.stop()
+@contextlib.contextmanager
+def slot_held(database, slot):
+    """Lets another program stream from the slot for a while."""
     holder = subprocess.Popen(
-        ["pg_recvlogical", "-d", database.url, "--slot", simple.slot, "--start", "-f", "/dev/null",
+        ["pg_recvlogical", "-d", database.url, "--slot", slot, "--start", "-f", "/dev/null",
          "-o", "proto_version=1", "-o", "publication_names=embrasure_flow", "--no-loop"],
         stderr=subprocess.DEVNULL,
     )
     try:
         held = "SELECT active FROM pg_replication_slots WHERE slot_name = %s"
-        wait_for("the slot to be held", lambda: database.value(held, [simple.slot]))
+        wait_for("the slot to be held", lambda: database.value(held, [slot]))
+        yield
+    finally:
+        holder.terminate()
+        holder.wait(20)
+
+
+def test_slot_held_by_another_is_waited_for(simple, database):
+    simple.start().wait_ready()
+    simple.stop()
+    with slot_held(database, simple.slot):
         simple.allow("slot", "in use", "active", "retry", "source")
         simple.start(init=False)
         wait_for("the service to report it", lambda: "active" in simple.log_tail(200) or "slot" in simple.log_tail(200))
         assert simple.alive()
-    finally:
-        holder.terminate()
-        holder.wait(20)
     simple.wait_ready(60)
+
+
+def test_slot_held_by_another_for_too_long(simple, database):
+    simple.start().wait_ready()
+    simple.stop()
+    edit(simple, 'retry_for = "60s"', 'retry_for = "2s"')
+    with slot_held(database, simple.slot):
+        simple.run("run").expect(75, "held by server process")
+    database.execute("INSERT INTO t VALUES (100, 1)")
+    simple.start(init=False).wait_ready()
+    simple.wait_caught_up()
+
+
+@pytest.mark.parametrize("source", ["public.t", "public.*"])
+def test_slot_on_another_system(database, make_flow, server_with, source):
+    """A connection string that leads to another cluster is noticed before anything is asked of it."""
+    tables = ["CREATE TABLE t (id int PRIMARY KEY, v int)", "CREATE TABLE u (id int PRIMARY KEY)", "INSERT INTO t VALUES (1, 1)"]
+    database.execute(*tables)
+    database.publish("t")
+    flow = make_flow(database, [{"source": source}])
+    flow.run("init", timeout=120).expect(0)
+    other = server_with().create_database(database.name)
+    other.execute(*tables)
+    other.publish("t", "u")
+    flow.env["FLOW_POSTGRES_URL"] = other.url
+    for words in (("run",), ("run", "--init")):
+        flow.run(*words).expect(79, "another database system", "system identifier")
+    # With a table to copy, init would have something to do there.
+    flow.tables.append({"source": "public.u"})
+    flow.write_config()
+    for publication in ("kept", "dropped"):
+        for words in (("run",), ("run", "--init"), ("init",), ("init", "--create-publication")):
+            if source == "public.t" and words == ("run",):
+                continue  # refused before the server is asked: the table has no copy
+            flow.run(*words).expect(79, "another database system")
+        other.execute("DROP PUBLICATION IF EXISTS embrasure_flow")
+    assert slots(other) == [] and other.rows("SELECT pubname FROM pg_publication") == []
+    flow.env["FLOW_POSTGRES_URL"] = database.url
+    database.execute("ALTER PUBLICATION embrasure_flow ADD TABLE u")
+    flow.start().wait_ready()
+    flow.wait_caught_up()
+    other.drop()
+
+
+def test_server_out_of_connections(simple, database, read):
+    """Refused for want of a free connection, the service tries again until there is one."""
+    role = "few_" + database.name[-30:]
+    database.execute(f"CREATE ROLE {role} LOGIN REPLICATION", f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
+    try:
+        simple.env["FLOW_POSTGRES_URL"] = database.server.url(database.name, user=role)
+        simple.start().wait_ready()
+        simple.stop()
+        simple.allow("too many connections")
+        database.execute(f"ALTER ROLE {role} CONNECTION LIMIT 0", "INSERT INTO t VALUES (100, 1)")
+        simple.run("check", "--source").expect(75, "too many connections")
+        simple.start(init=False)
+        wait_for("the service to be refused", lambda: simple.log_tail(50).count("too many connections") >= 2)
+        assert simple.alive()
+        database.execute(f"ALTER ROLE {role} CONNECTION LIMIT -1")
+        assert oracle.check_all(simple, read(simple)) == {"public.t": 11}
+        simple.stop()
+    finally:
+        simple.close()
+        database.execute(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def test_server_out_of_wal_senders(server_with, make_flow, read):
+    """The same for the replication connection, which is counted apart, in a service that streams."""
+    database = server_with(PG_CONF="max_wal_senders=3").create_database("senders")
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1)")
+    database.publish("t")
+    flow = make_flow(database, ["public.t"])
+    flow.allow("terminat", "max_wal_senders", "no connection")
+    flow.start().wait_ready()
+    others = []
+
+    def taken():
+        database.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_replication WHERE application_name LIKE 'embrasure%'")
+        try:
+            others.append(psycopg.connect(database.url + "?replication=database", autocommit=True))
+        except psycopg.OperationalError:
+            pass  # the service was faster
+        return len(others) == 3
+
+    wait_for("all senders to be taken", taken)
+    wait_for("the service to be refused", lambda: "max_wal_senders" in flow.log_tail(50))
+    assert flow.alive()
+    database.execute("INSERT INTO t VALUES (2, 2)")
+    for other in others:
+        other.close()
+    assert oracle.check_all(flow, read(flow)) == {"public.t": 2}
+    flow.stop()
+    database.drop()
 
 
 def test_lost_state_directory(simple, database):
@@ -458,6 +560,35 @@ def test_publication_changed_behind_our_back(database, make_flow, read, case):
         assert flow.wait_exit(60) == 79
         flow.start()
         assert flow.wait_exit(60) == 79, "a restart must not look healthy"
+
+
+@pytest.mark.parametrize("source", ["public.t", "public.*"])
+@pytest.mark.parametrize("then", ["gone", "made_again"])
+def test_publication_dropped(database, make_flow, source, then):
+    """Every table may have lost changes, for good: 79 from the running service and from each later start."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1)")
+    database.publish("t")
+    flow = make_flow(database, [{"source": source}])
+    flow.allow("publication", "resync", r"public\.t")
+    flow.start().wait_ready()
+    database.execute("DROP PUBLICATION embrasure_flow", "UPDATE t SET v = 2")
+    if then == "made_again":
+        database.publish("t")
+        database.execute("UPDATE t SET v = 3")
+    assert flow.wait_exit(60) == 79, flow.log_tail()
+    for words in (("run",), ("run", "--init"), ("run",)):
+        flow.run(*words).expect(79, "publication")
+
+
+@pytest.mark.parametrize("source", ["public.t", "public.*"])
+def test_publication_dropped_while_stopped(database, make_flow, source):
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1)")
+    database.publish("t")
+    flow = make_flow(database, [{"source": source}])
+    flow.run("init", timeout=120).expect(0)
+    database.execute("DROP PUBLICATION embrasure_flow")
+    for words in (("run",), ("run", "--init")):
+        flow.run(*words).expect(79, "publication.*dropped")
 
 
 def test_publication_changed_while_copying(database, make_flow, read):

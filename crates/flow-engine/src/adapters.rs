@@ -3,7 +3,9 @@
 use flow_lake::LakeOptions;
 use flow_source::SourceOptions;
 
+use crate::error::EngineError;
 use crate::options::{EngineOptions, LocalOptions};
+use crate::shared::Shared;
 
 /// Makes the source's options; the system is known once the state directory has an identity.
 pub(crate) fn source_options(options: &EngineOptions, system_identifier: Option<u64>) -> SourceOptions {
@@ -11,6 +13,15 @@ pub(crate) fn source_options(options: &EngineOptions, system_identifier: Option<
     source.heartbeat = options.heartbeat;
     source.system_identifier = system_identifier;
     source
+}
+
+/// Makes the source's options for the system that the state directory belongs to, once it is known.
+pub(crate) fn own_source(shared: &Shared) -> Result<SourceOptions, EngineError> {
+    let identity = shared.store.identity()?;
+    Ok(source_options(
+        &shared.options(),
+        identity.map(|identity| identity.system_identifier),
+    ))
 }
 
 /// Makes the lake's options.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use flow_core::{Lsn, Remedial, Remedy};
 use flow_source::{CaptureTable, SourceEvent, SourceOptions, Stream};
-use flow_store::Store;
+use flow_store::{Journal, Staged, Store};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -203,34 +203,7 @@ fn journal(shared: &Shared, mut queue: mpsc::Receiver<SourceEvent>) -> Result<()
             Err(mpsc::error::TryRecvError::Disconnected) => return sync(shared, &mut group),
         };
         let now = shared.clock.monotonic();
-        match event {
-            SourceEvent::Begin { .. } => {}
-            SourceEvent::Chunk {
-                commit_lsn,
-                number,
-                bytes,
-            } => {
-                journal.stage_chunk(commit_lsn, number, &bytes)?;
-                group.staged_bytes += bytes.len() as u64;
-            }
-            SourceEvent::Commit(meta) => {
-                if meta.end_lsn > journal.position() {
-                    journal.stage_commit(&meta)?;
-                    group.to = group.to.max(meta.end_lsn);
-                    group.rows += meta.changes;
-                    group.bytes += meta.bytes;
-                    if meta.changes > 0 {
-                        group.oldest.get_or_insert(meta.commit_time);
-                    }
-                    group.since.get_or_insert(now);
-                }
-            }
-            SourceEvent::Keepalive { wal_end } => {
-                group.to = group.to.max(wal_end);
-                group.since.get_or_insert(now);
-                journal.advance(wal_end)?;
-            }
-        }
+        stage(&journal, &mut group, event, now)?;
         let old = group
             .since
             .is_some_and(|since| now.saturating_sub(since) >= GROUP_AGE_MAX);
@@ -238,6 +211,39 @@ fn journal(shared: &Shared, mut queue: mpsc::Receiver<SourceEvent>) -> Result<()
             sync(shared, &mut group)?;
         }
     }
+}
+
+/// Stages one event.
+fn stage(journal: &Journal, group: &mut Group, event: SourceEvent, now: Duration) -> Result<(), EngineError> {
+    match event {
+        SourceEvent::Begin { .. } => {}
+        SourceEvent::Chunk {
+            commit_lsn,
+            number,
+            bytes,
+        } => {
+            journal.stage_chunk(commit_lsn, number, &bytes)?;
+            group.staged_bytes += bytes.len() as u64;
+        }
+        SourceEvent::Commit(meta) => {
+            // One that is sent again may be staged already, and counts once.
+            if meta.end_lsn > journal.position() && journal.stage_commit(&meta)? == Staged::Written {
+                group.to = group.to.max(meta.end_lsn);
+                group.rows += meta.changes;
+                group.bytes += meta.bytes;
+                if meta.changes > 0 {
+                    group.oldest.get_or_insert(meta.commit_time);
+                }
+                group.since.get_or_insert(now);
+            }
+        }
+        SourceEvent::Keepalive { wal_end } => {
+            group.to = group.to.max(wal_end);
+            group.since.get_or_insert(now);
+            journal.advance(wal_end)?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes the group durable, and only then tells the others.
@@ -262,4 +268,48 @@ fn sync(shared: &Shared, group: &mut Group) -> Result<(), EngineError> {
 pub(crate) fn drop_unfinished(store: &Store) -> Result<(), EngineError> {
     store.journal().drop_partial()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use flow_core::transaction::{ChunkBuilder, TransactionMeta};
+    use flow_core::{Lsn, TableId};
+    use flow_store::StoreOptions;
+
+    use super::*;
+
+    /// A connection lost between staging and sync brings the same transaction again.
+    #[test]
+    fn a_transaction_sent_again_before_its_sync_counts_once() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(StoreOptions {
+            dir: dir.path().to_owned(),
+            memory_bytes: 16 << 20,
+        });
+        let store = store.expect("a fresh store");
+        let mut chunk = ChunkBuilder::new();
+        chunk.truncate(TableId(1));
+        let bytes = chunk.take();
+        let meta = TransactionMeta {
+            commit_lsn: Lsn(100),
+            end_lsn: Lsn(110),
+            commit_time: 7,
+            xid: 1,
+            chunks: 1,
+            changes: 1,
+            bytes: bytes.len() as u64,
+        };
+        let mut group = Group::default();
+        let mut take = |event| stage(&store.journal(), &mut group, event, Duration::ZERO).expect("staged");
+        for _ in 0..2 {
+            take(SourceEvent::Chunk {
+                commit_lsn: meta.commit_lsn,
+                number: 0,
+                bytes: bytes.clone(),
+            });
+            take(SourceEvent::Commit(meta.clone()));
+        }
+        assert_eq!((group.rows, group.bytes), (1, meta.bytes));
+        assert_eq!(store.journal().sync().expect("synced"), meta.end_lsn);
+    }
 }

@@ -7,7 +7,7 @@ use flow_source::{CaptureTable, publication_rows, slot_state};
 use flow_store::{InitState, TableState};
 use tokio_util::sync::CancellationToken;
 
-use crate::adapters::source_options;
+use crate::adapters::{own_source, source_options};
 use crate::error::EngineError;
 use crate::heartbeat::{compare_publication, some_table_left};
 use crate::options::EngineOptions;
@@ -31,7 +31,7 @@ pub(crate) async fn continue_source(
             ));
         }
     }
-    let wanted = retry_source(shared, shutdown, || wanted::resolve(&options)).await?;
+    let wanted = retry_source(shared, shutdown, || wanted::resolve_own(shared)).await?;
     let comparison = wanted::compare(&wanted, &records)?;
     if !comparison.missing.is_empty() {
         let names: Vec<String> = comparison.missing.iter().map(ToString::to_string).collect();
@@ -42,10 +42,7 @@ pub(crate) async fn continue_source(
         return Err(reconfigure("F0017", &message));
     }
     comparison.warn_of_unwanted();
-    let source = source_options(
-        &options,
-        shared.store.identity()?.map(|identity| identity.system_identifier),
-    );
+    let source = own_source(shared)?;
     let slot = retry_source(shared, shutdown, || async { Ok(slot_state(&source).await?) }).await?;
     check_slot(shared, slot, &options)?;
     let rows = retry_source(shared, shutdown, || async { Ok(publication_rows(&source).await?) }).await?;

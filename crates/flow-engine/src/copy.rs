@@ -17,13 +17,13 @@ use flow_core::clock::iso_utc;
 use flow_core::collapse::Key;
 use flow_core::key::encode_key;
 use flow_core::operation::Phase;
-use flow_core::{Attempt, Epoch, Lsn, TableId};
+use flow_core::{Attempt, Epoch, Generation, Lsn, TableId};
 use flow_lake::{DataWriter, Progress, WrittenFile};
 use flow_source::{CaptureTable, CopySession, SourceError};
-use flow_store::{CompletionWrites, FileRecord, Location, OperationRecord, TableRecord, TableState};
+use flow_store::{CompletionWrites, FileRecord, Kind, Location, OperationRecord, TableRecord, TableState};
 
 use crate::error::EngineError;
-use crate::publish::{Draft, SharePlan, Work, blocking, retrying};
+use crate::publish::{Draft, SharePlan, Work, blocking, publish, retrying};
 use crate::resolve::hot_copy;
 use crate::shared::Shared;
 
@@ -268,29 +268,45 @@ impl Work for CopyWork {
     }
 }
 
-/// Ends a copy that an interrupted run left open: a sealed one is published, another abandoned.
-pub(crate) async fn recover(shared: &Arc<Shared>, record: OperationRecord) -> Result<(), EngineError> {
-    let flow_store::Kind::Copy { table, lsn } = *record.kind() else {
-        return Err(EngineError::Invariant(format!("operation {} is no copy", record.id())));
+/// Ends the copies that an interrupted run or try left open: a sealed one is published, another
+/// abandoned.
+pub(crate) async fn recover(shared: &Arc<Shared>) -> Result<(), EngineError> {
+    let open = blocking(shared, |shared| Ok(shared.store.operations().open_operations()?)).await?;
+    for record in open {
+        recover_one(shared, record).await?;
+    }
+    Ok(())
+}
+
+/// Ends a copy that failed, from what the store holds of it (law 5): it may have gone further than
+/// whoever began it knows.
+pub(crate) async fn recover_failed(shared: &Arc<Shared>, seq: u64) -> Result<(), EngineError> {
+    let open = blocking(shared, |shared| Ok(shared.store.operations().open_operations()?)).await?;
+    match open.into_iter().find(|record| record.seq() == seq) {
+        Some(record) => recover_one(shared, record).await,
+        None => Ok(()),
+    }
+}
+
+async fn recover_one(shared: &Arc<Shared>, record: OperationRecord) -> Result<(), EngineError> {
+    let Kind::Copy { table, lsn } = *record.kind() else {
+        return Ok(());
     };
-    crate::publish::publish(shared, record, &mut CopyWork::resumed(table, lsn)).await?;
+    publish(shared, record, &mut CopyWork::resumed(table, lsn)).await?;
     if let Some(record) = shared.table(table) {
         shared.show_table(&record);
     }
-    let unfinished = shared.table(table).filter(|table| table.state == TableState::Copying);
-    let Some(mut unfinished) = unfinished else {
-        return Ok(());
-    };
-    // A fresh generation, so that nothing of the abandoned one is ever read.
+    Ok(())
+}
+
+/// Gives a table that is to be copied a generation that nothing was ever written under.
+pub(crate) async fn fresh_generation(shared: &Arc<Shared>, mut table: TableRecord) -> Result<TableRecord, EngineError> {
     blocking(shared, move |shared| {
-        shared
-            .store
-            .index()
-            .drop_generation(unfinished.id, unfinished.generation)?;
-        unfinished.generation = flow_core::Generation(unfinished.generation.0 + 1);
-        shared.store.tables().put(&unfinished)?;
-        shared.note_table(unfinished);
-        Ok(())
+        shared.store.index().drop_generation(table.id, table.generation)?;
+        table.generation = Generation(table.generation.0 + 1);
+        shared.store.tables().put(&table)?;
+        shared.note_table(table.clone());
+        Ok(table)
     })
     .await
 }

@@ -12,7 +12,7 @@ use flow_source::{Affected, PublicationRows, publication_rows, server_lsn};
 use flow_store::{TableRecord, TableState};
 use tokio_util::sync::CancellationToken;
 
-use crate::adapters::source_options;
+use crate::adapters::own_source;
 use crate::block::{Block, require_resync};
 use crate::error::EngineError;
 use crate::publish::blocking;
@@ -27,7 +27,7 @@ pub(crate) async fn heartbeat(shared: &Arc<Shared>, cancel: CancellationToken) -
             () = tokio::time::sleep(options.heartbeat) => {}
             () = cancel.cancelled() => return Ok(()),
         }
-        let source = source_options(&options, None);
+        let source = own_source(shared)?;
         match server_lsn(&source).await {
             Ok(lsn) => {
                 shared.board.write().positions.server.raise(lsn);

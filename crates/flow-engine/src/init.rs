@@ -21,24 +21,25 @@ use flow_store::{Identity, InitState, Kind, LedgerPosition, NewShare, TableRecor
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::adapters::source_options;
+use crate::adapters::own_source;
 use crate::block::{Block, block_table};
-use crate::copy::{CopyWork, blocks_table};
+use crate::copy::{self, CopyWork, blocks_table};
 use crate::error::EngineError;
 use crate::heartbeat::compare_publication;
-use crate::options::EngineOptions;
+use crate::outage::Outage;
 use crate::publish::{blocking, publish, retrying};
 use crate::shared::{Shared, operation_id};
 use crate::status::ServiceState;
 use crate::wanted::{self, Settings, WantedTable, hot, hot_name, require_ok};
 
-/// Is how often a copy is begun again after its connection was lost.
+/// Is how often in a row the copy may be begun and fail without one more table being finished. A
+/// server that cannot be reached is `retry_for`'s to limit.
 const COPY_TRIES_MAX: u32 = 5;
 
 /// Gives every wanted table its first content. Does nothing if all have theirs.
 pub(crate) async fn init(shared: &Arc<Shared>, make_publication: bool) -> Result<(), EngineError> {
-    let options = shared.options();
-    let wanted = wanted::resolve(&options).await?;
+    copy::recover(shared).await?;
+    let wanted = wanted::resolve_own(shared).await?;
     let records = shared.store.tables().all()?;
     let comparison = wanted::compare(&wanted, &records)?;
     let unfinished = records.iter().any(|record| record.state == TableState::Copying);
@@ -47,7 +48,7 @@ pub(crate) async fn init(shared: &Arc<Shared>, make_publication: bool) -> Result
         return Ok(());
     }
     shared.board.write().state = ServiceState::Copying;
-    let source = source_options(&options, None);
+    let source = own_source(shared)?;
     let requests: Vec<_> = wanted.iter().map(|table| table.request.clone()).collect();
     if make_publication {
         make_missing_publication(&source, &requests).await?;
@@ -61,9 +62,10 @@ pub(crate) async fn init(shared: &Arc<Shared>, make_publication: bool) -> Result
     // Before any snapshot is taken, so that a change while tables are copied is found afterwards.
     compare_publication(shared, publication_rows(&source).await?, None).await?;
     intend(shared, &report, &wanted, &comparison.missing).await?;
-    let mut exported = slot(shared, &source).await?;
-    let capturing = Capturing::start(shared, &options)?;
-    let copied = copy_until_done(shared, &source, &mut exported).await;
+    let source = own_source(shared)?;
+    let exported = slot(shared, &source).await?;
+    let capturing = Capturing::start(shared, &source)?;
+    let copied = copy_until_done(shared, &source, exported).await;
     capturing.stop().await.and(copied)?;
     finish(shared).await
 }
@@ -75,16 +77,19 @@ struct Capturing {
 }
 
 impl Capturing {
-    fn start(shared: &Arc<Shared>, options: &EngineOptions) -> Result<Self, EngineError> {
-        let identity = shared.store.identity()?;
-        let source = source_options(options, identity.map(|identity| identity.system_identifier));
+    fn start(shared: &Arc<Shared>, source: &SourceOptions) -> Result<Self, EngineError> {
         let tables = shared.tables().into_values();
         let captured = tables
             .map(|record| Ok(Settings::read(&record)?.capture))
             .collect::<Result<_, EngineError>>()?;
         crate::capture::drop_unfinished(&shared.store)?;
         let cancel = CancellationToken::new();
-        let task = tokio::spawn(crate::capture::run(shared.clone(), source, captured, cancel.clone()));
+        let task = tokio::spawn(crate::capture::run(
+            shared.clone(),
+            source.clone(),
+            captured,
+            cancel.clone(),
+        ));
         Ok(Capturing { cancel, task })
     }
 
@@ -100,36 +105,98 @@ impl Capturing {
 async fn copy_until_done(
     shared: &Arc<Shared>,
     source: &SourceOptions,
-    exported: &mut Option<ExportedSnapshot>,
+    mut exported: Option<ExportedSnapshot>,
 ) -> Result<(), EngineError> {
-    let slot = shared.options().slot.clone();
-    for attempt in 1..=COPY_TRIES_MAX {
-        let snapshot = match exported.take() {
-            Some(snapshot) => snapshot,
-            None if !copying(shared) => break,
-            None => create_slot(source, Some(&temporary_slot(&slot))).await?,
+    let began = shared.clock.monotonic();
+    let mut outage = Outage::default();
+    let mut fruitless = 0;
+    loop {
+        let unfinished = copying(shared).len();
+        if unfinished == 0 {
+            return Ok(());
+        }
+        let rows = shared.counters.rows_copied.get();
+        let error = match copy_once(shared, source, exported.take()).await {
+            // Only agreeing the tables again helps.
+            Err(error @ EngineError::Source(SourceError::TableChanged { .. })) => return Err(error),
+            Err(error) if error.remedy() != Remedy::Retry => return Err(error),
+            outcome => outcome.err(),
         };
-        match copy_all(shared, source, snapshot).await {
-            Ok(()) => {}
-            Err(error) if error.remedy() == Remedy::Retry && attempt < COPY_TRIES_MAX => {
+        let finished = copying(shared).len() < unfinished;
+        let copied = shared.counters.rows_copied.get() > rows;
+        if finished || copied {
+            // The server was there for a while, so what failed then is another outage.
+            outage = Outage::default();
+        }
+        if finished {
+            fruitless = 0;
+        } else if copied || error.is_none() {
+            fruitless += 1;
+        }
+        match error {
+            None if fruitless >= COPY_TRIES_MAX => return Err(contended(shared)),
+            None => {}
+            Some(error) if fruitless >= COPY_TRIES_MAX => {
+                return Err(EngineError::Unavailable {
+                    what: "a connection that outlasts a table's copy",
+                    seconds: shared.clock.monotonic().saturating_sub(began).as_secs(),
+                    source: Box::new(error),
+                });
+            }
+            Some(error) => {
                 shared
                     .board
                     .error(&error, "copy; beginning the unfinished tables again");
+                outage
+                    .wait(
+                        shared.clock.as_ref(),
+                        shared.options().retry_for,
+                        "PostgreSQL",
+                        error,
+                    )
+                    .await?;
             }
-            Err(error) => return Err(error),
         }
     }
-    Ok(())
 }
 
-/// A slot name has at most 63 characters.
+async fn copy_once(
+    shared: &Arc<Shared>,
+    source: &SourceOptions,
+    exported: Option<ExportedSnapshot>,
+) -> Result<(), EngineError> {
+    copy::recover(shared).await?;
+    let exported = match exported {
+        Some(exported) => exported,
+        None => create_slot(source, Some(&temporary_slot(&source.slot))).await?,
+    };
+    copy_all(shared, source, exported).await
+}
+
+/// Names a slot that lives as long as one try. The server may not have noticed yet that an earlier
+/// try is gone, so no two have one name. A slot name has at most 63 characters.
 fn temporary_slot(slot: &str) -> String {
-    let kept: String = slot.chars().take(58).collect();
-    format!("{kept}_copy")
+    let kept: String = slot.chars().take(45).collect();
+    let unique = uuid::Uuid::new_v4().simple().to_string();
+    format!("{kept}_copy_{}", &unique[..12])
 }
 
-fn copying(shared: &Shared) -> bool {
-    shared.tables().values().any(|table| table.state == TableState::Copying)
+/// Is every table that has no content yet.
+fn copying(shared: &Shared) -> Vec<TableRecord> {
+    let tables = shared.tables().into_values();
+    tables.filter(|table| table.state == TableState::Copying).collect()
+}
+
+fn contended(shared: &Shared) -> EngineError {
+    let targets: Vec<String> = copying(shared).iter().map(|table| table.target.to_string()).collect();
+    EngineError::Reconfigure {
+        code: "F0013",
+        message: format!(
+            "another program changed target tables in the catalog each time they were copied: {}; nothing was \
+             published to them; end it, or choose other targets in [[tables]]",
+            targets.join(", ")
+        ),
+    }
 }
 
 async fn make_missing_publication(
@@ -207,58 +274,35 @@ async fn intend(
     wanted: &[WantedTable],
     missing: &[TableName],
 ) -> Result<(), EngineError> {
-    let options = shared.options();
     if shared.store.identity()?.is_none() {
         let identity = Identity {
             source_id: shared.source_id.clone(),
             system_identifier: report.system.system_identifier,
-            slot: options.slot.clone(),
+            slot: shared.options().slot.clone(),
             database: report.system.database.clone(),
             source_uid: uuid::Uuid::new_v4().simple().to_string()[..16].to_owned(),
         };
         shared.store.set_identity(&identity)?;
     }
+    let tables = shared.tables();
     let mut records = Vec::new();
-    for table in wanted.iter().filter(|table| missing.contains(&table.request.source)) {
-        let (_, found, _) = report
-            .tables
-            .iter()
-            .find(|(request, _, _)| request == &table.request)
-            .ok_or_else(|| EngineError::Invariant(format!("preflight did not report {}", table.request.source)))?;
-        let before = shared
-            .tables()
-            .into_values()
-            .find(|record| record.source == table.request.source);
-        let (id, generation) = match &before {
-            Some(record) => {
-                discard_empty_target(shared, record).await?;
-                (record.id, Generation(record.generation.0 + 1))
-            }
-            None => (shared.store.tables().next_id()?, Generation(1)),
-        };
-        let capture = CaptureTable::new(id, &table.request, found, Lsn::ZERO)?;
-        let settings = Settings {
-            request: table.request.clone(),
-            hot_rows: hot_name(table.hot_rows).to_owned(),
-            capture: capture.clone(),
-        };
-        records.push(TableRecord {
-            id,
-            source: table.request.source.clone(),
-            relation_oid: capture.oid,
-            target: table.target.clone(),
-            target_uuid: None,
-            hot: hot(table.hot_rows, &capture),
-            schema: capture.schema,
-            generation,
-            append_only: capture.append_only,
-            settings: serde_json::to_value(&settings).map_err(|error| EngineError::Invariant(error.to_string()))?,
-            start_lsn: None,
-            state: TableState::Copying,
-            published_lsn: Lsn::ZERO,
-            published_epoch: Epoch(0),
-            snapshot_id: None,
-        });
+    for table in wanted {
+        let before = tables.values().find(|record| record.source == table.request.source);
+        let is_missing = missing.contains(&table.request.source);
+        if !is_missing && !before.is_some_and(|record| record.state == TableState::Copying) {
+            continue;
+        }
+        let record = agreed(shared, report, table, before)?;
+        // An interrupted copy goes on as it was, unless the table was changed or made again meanwhile.
+        if let (Some(before), false) = (before, is_missing)
+            && before.settings == record.settings
+        {
+            continue;
+        }
+        if let Some(before) = before {
+            discard_empty_target(shared, before).await?;
+        }
+        records.push(record);
     }
     shared.store.tables().put_all(&records)?;
     for record in records {
@@ -269,6 +313,48 @@ async fn intend(
         shared.store.facts().set_init(&InitState::Intended)?;
     }
     Ok(())
+}
+
+/// Agrees a wanted table with what the source has: the record of a table without content, in place of
+/// the one `before`.
+fn agreed(
+    shared: &Shared,
+    report: &Report,
+    table: &WantedTable,
+    before: Option<&TableRecord>,
+) -> Result<TableRecord, EngineError> {
+    let (_, found, _) = report
+        .tables
+        .iter()
+        .find(|(request, _, _)| request == &table.request)
+        .ok_or_else(|| EngineError::Invariant(format!("preflight did not report {}", table.request.source)))?;
+    let (id, generation) = match before {
+        Some(record) => (record.id, record.generation),
+        None => (shared.store.tables().next_id()?, Generation(0)),
+    };
+    let capture = CaptureTable::new(id, &table.request, found, Lsn::ZERO)?;
+    let settings = Settings {
+        request: table.request.clone(),
+        hot_rows: hot_name(table.hot_rows).to_owned(),
+        capture: capture.clone(),
+    };
+    Ok(TableRecord {
+        id,
+        source: table.request.source.clone(),
+        relation_oid: capture.oid,
+        target: table.target.clone(),
+        target_uuid: None,
+        hot: hot(table.hot_rows, &capture),
+        schema: capture.schema,
+        generation,
+        append_only: capture.append_only,
+        settings: serde_json::to_value(&settings).map_err(|error| EngineError::Invariant(error.to_string()))?,
+        start_lsn: None,
+        state: TableState::Copying,
+        published_lsn: Lsn::ZERO,
+        published_epoch: Epoch(0),
+        snapshot_id: None,
+    })
 }
 
 /// Removes the empty table that an attempt with other settings made.
@@ -334,11 +420,7 @@ async fn slot(shared: &Arc<Shared>, source: &SourceOptions) -> Result<Option<Exp
 /// Copies every unfinished table under one exported snapshot.
 async fn copy_all(shared: &Arc<Shared>, source: &SourceOptions, exported: ExportedSnapshot) -> Result<(), EngineError> {
     let lsn = exported.consistent_point;
-    let unfinished = shared
-        .tables()
-        .into_values()
-        .filter(|table| table.state == TableState::Copying);
-    let mut waiting: VecDeque<TableRecord> = unfinished.collect();
+    let mut waiting = VecDeque::from(copying(shared));
     let count = shared.options().copy_sessions.min(waiting.len()).max(1);
     let mut sessions = Vec::with_capacity(waiting.len());
     // IMPORTANT: every session imports the snapshot before the exporting one does anything else,
@@ -346,18 +428,24 @@ async fn copy_all(shared: &Arc<Shared>, source: &SourceOptions, exported: Export
     for _ in 0..count {
         sessions.push(open_copy_session(source, &exported.name).await?);
     }
-    let sessions = Arc::new(tokio::sync::Mutex::new(sessions));
     let mut running = JoinSet::new();
     let mut first_error = None;
+    // IMPORTANT: after an error the others are still waited for: their threads go on writing, and
+    // what they have begun must be ended before the table is copied again.
     loop {
         while running.len() < count && first_error.is_none() {
             let Some(record) = waiting.pop_front() else { break };
-            let session = match sessions.lock().await.pop() {
-                Some(session) => session,
-                None => open_copy_session(source, &exported.name).await?,
+            let session = match sessions.pop() {
+                Some(session) => Ok(session),
+                None => open_copy_session(source, &exported.name).await,
             };
-            let shared = shared.clone();
-            running.spawn(async move { copy_one(&shared, record, session, lsn).await });
+            match session {
+                Ok(session) => {
+                    let shared = shared.clone();
+                    running.spawn(async move { copy_one(&shared, record, session, lsn).await });
+                }
+                Err(error) => first_error = Some(error.into()),
+            }
         }
         match running.join_next().await {
             None => break,
@@ -377,10 +465,11 @@ async fn copy_all(shared: &Arc<Shared>, source: &SourceOptions, exported: Export
 /// Copies one table as one operation.
 async fn copy_one(
     shared: &Arc<Shared>,
-    mut record: TableRecord,
+    record: TableRecord,
     session: CopySession,
     lsn: Lsn,
 ) -> Result<(), EngineError> {
+    let mut record = copy::fresh_generation(shared, record).await?;
     let capture = CaptureTable {
         skip_until: lsn,
         ..Settings::read(&record)?.capture
@@ -413,15 +502,18 @@ async fn copy_one(
     })
     .await?;
     let mut work = CopyWork::new(id, lsn, session, capture);
-    let outcome = publish(shared, operation.clone(), &mut work).await;
-    let Err(error) = outcome else {
-        if let Some(record) = shared.table(id) {
-            shared.show_table(&record);
+    let seq = operation.seq();
+    let Err(error) = publish(shared, operation, &mut work).await else {
+        match shared.table(id) {
+            Some(record) if record.state == TableState::Copying => {
+                tracing::warn!(table = %record.source, target = %record.target, "the target was changed by another program while it was copied; it is copied again");
+            }
+            Some(record) => shared.show_table(&record),
+            None => {}
         }
         return Ok(());
     };
-    // The next try, or the next run, starts with a clean generation.
-    crate::copy::recover(shared, operation).await?;
+    copy::recover_failed(shared, seq).await?;
     match blocks_table(&error) {
         Some((code, reason)) => {
             block_table(

@@ -31,6 +31,7 @@ mod init;
 mod inputs;
 pub mod look;
 pub mod options;
+mod outage;
 mod plans;
 mod publish;
 mod publisher;

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::board::{Absence, Board, Dependency};
 use crate::error::EngineError;
 use crate::failpoint;
+use crate::outage::Outage;
 use crate::shared::Shared;
 
 /// Is what one table of an attempt wrote, ready to be sealed.
@@ -368,9 +369,6 @@ pub(crate) async fn blocking<T: Send + 'static>(
     joined.unwrap_or_else(|error| Err(EngineError::Invariant(format!("a worker thread ended: {error}"))))
 }
 
-/// Is the longest pause between two tries.
-const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
-
 /// Repeats what asks for patience, for `retry_for`. `what` names what is tried where the error does
 /// not say what is away.
 pub(crate) async fn retrying<T, E, F>(
@@ -397,9 +395,7 @@ where
     F: Future<Output = Result<T, E>>,
     E: Into<EngineError>,
 {
-    // An attempt may work for hours before it fails: only the time since the first failure counts.
-    let mut since = None;
-    let mut pause = Duration::from_millis(50);
+    let mut outage = Outage::default();
     // Ends with the retries, however they end.
     let mut absence: Option<Absence<'_>> = None;
     loop {
@@ -417,18 +413,7 @@ where
         if absence.as_ref().map(Absence::of) != missed {
             absence = missed.map(|missed| board.absence(missed));
         }
-        let now = clock.monotonic();
-        let out_for = now.saturating_sub(*since.get_or_insert(now));
-        if out_for >= retry_for() {
-            let source = Box::new(error);
-            return Err(EngineError::Unavailable {
-                what,
-                seconds: out_for.as_secs(),
-                source,
-            });
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(RETRY_PAUSE_MAX);
+        outage.wait(clock, retry_for(), what, error).await?;
     }
 }
 

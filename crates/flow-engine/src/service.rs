@@ -132,7 +132,6 @@ impl Engine {
     /// # Errors
     /// Reconfigure with every problem of the source; Resync if an earlier state was lost.
     pub async fn init(&mut self, create_publication: bool) -> Result<(), EngineError> {
-        recover_copies(&self.shared).await?;
         let shared = self.shared.clone();
         // What init has done stays done, so a lost connection costs another try and no more.
         let work = crate::publish::retrying(&shared, "PostgreSQL", || init::init(&shared, create_publication));
@@ -379,19 +378,9 @@ async fn suspend(orders: &mpsc::Sender<Order>, name: TableName, suspended: bool)
     reply.await.map_err(|_| EngineError::Stopped)?.map(|()| Reply::Done)
 }
 
-/// Finishes copies that an earlier run left open.
-async fn recover_copies(shared: &Arc<Shared>) -> Result<(), EngineError> {
-    for operation in shared.store.operations().open_operations()? {
-        if matches!(operation.kind(), Kind::Copy { .. }) {
-            copy::recover(shared, operation).await?;
-        }
-    }
-    Ok(())
-}
-
 /// Finishes every operation that an earlier run left open, in the order they began.
 async fn recover(shared: &Arc<Shared>) -> Result<Publisher, EngineError> {
-    recover_copies(shared).await?;
+    copy::recover(shared).await?;
     capture::drop_unfinished(&shared.store)?;
     let position = shared.store.facts().ledger()?;
     let uid = shared

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use flow_core::TableName;
-use flow_source::{CaptureTable, Report, SourceTable, TableRequest, discover};
+use flow_source::{CaptureTable, Report, SourceError, SourceOptions, SourceTable, TableRequest, discover};
 use flow_store::{Hot, TableRecord};
 use serde::{Deserialize, Serialize};
 
+use crate::adapters::{own_source, source_options};
 use crate::error::EngineError;
 use crate::options::{EngineOptions, HotRows, SourcePattern, TableOptions};
+use crate::shared::Shared;
 
 /// Is one table that is wanted, patterns resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +35,25 @@ impl Settings {
     }
 }
 
+/// Resolves the configured tables, of the system that the state directory belongs to.
+pub(crate) async fn resolve_own(shared: &Shared) -> Result<Vec<WantedTable>, EngineError> {
+    let resolved = resolve_at(&shared.options(), &own_source(shared)?).await;
+    match resolved {
+        Err(EngineError::Source(SourceError::PublicationMissing { publication }))
+            if shared.tables().values().any(|table| table.start_lsn.is_some()) =>
+        {
+            Err(SourceError::PublicationGone { publication }.into())
+        }
+        resolved => resolved,
+    }
+}
+
 /// Resolves the configured tables. Asks the server only if a whole schema is wanted.
 pub(crate) async fn resolve(options: &EngineOptions) -> Result<Vec<WantedTable>, EngineError> {
+    resolve_at(options, &source_options(options, None)).await
+}
+
+async fn resolve_at(options: &EngineOptions, source: &SourceOptions) -> Result<Vec<WantedTable>, EngineError> {
     let mut wanted = Vec::new();
     let mut named: BTreeSet<TableName> = BTreeSet::new();
     for table in &options.tables {
@@ -47,7 +66,7 @@ pub(crate) async fn resolve(options: &EngineOptions) -> Result<Vec<WantedTable>,
         let SourcePattern::Schema(schema) = &table.source else {
             continue;
         };
-        let found = discover(&crate::adapters::source_options(options, None), Some(schema)).await?;
+        let found = discover(source, Some(schema)).await?;
         for name in found.into_iter().map(|found: SourceTable| found.name) {
             if named.insert(name.clone()) {
                 wanted.push(want(table, name));

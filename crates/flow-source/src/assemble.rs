@@ -5,13 +5,15 @@
 //! 1. A relation message is compared with the captured table; a difference is kept, and blocks
 //!    the table at its first change that counts.
 //! 2. A row is decoded column by column with the shared decoder and appended to the chunk.
-//! 3. A value that does not fit blocks its table; the stream and the other tables go on.
+//! 3. A value that does not fit blocks its table in this transaction; the stream, the other tables
+//!    and later transactions go on.
 //! 4. Commit closes the chunk and gives the transaction's meta.
 //!
 //! # Invariants
 //! - Between Begin and Commit nothing else is delivered; transactions ascend by LSN.
-//! - A table gets nothing of a transaction that ends at or below its start LSN, and nothing after
-//!   its block record.
+//! - A table gets nothing of a transaction that ends at or below its start LSN, and in each
+//!   transaction nothing after its block record. What was sent of an earlier transaction never
+//!   decides: a block counts only above the table's start LSN, which is not known here.
 
 use std::collections::HashMap;
 
@@ -31,7 +33,8 @@ struct Table {
     capture: CaptureTable,
     /// Says what the last relation message was; `None` before the first.
     relation: Option<Seen>,
-    blocked: bool,
+    /// Is the commit LSN of the last transaction that has a block record of it.
+    blocked_in: Option<Lsn>,
 }
 
 /// Is what a relation message said.
@@ -163,7 +166,7 @@ impl Assembler {
         let table = |capture: CaptureTable| {
             let state = Table {
                 relation: None,
-                blocked: false,
+                blocked_in: None,
                 capture,
             };
             (state.capture.oid, state)
@@ -305,7 +308,8 @@ impl Assembler {
         let Some(table) = self.tables.get_mut(&oid) else {
             return Ok(());
         };
-        if open.repeated || table.blocked || open.commit_lsn < table.capture.skip_until {
+        let commit_lsn = open.commit_lsn;
+        if open.repeated || table.blocked_in == Some(commit_lsn) || commit_lsn < table.capture.skip_until {
             return Ok(());
         }
         let id = table.capture.id;
@@ -315,7 +319,7 @@ impl Assembler {
             .ok_or_else(|| protocol("a change before its relation"))?;
         if let Some(difference) = &seen.difference {
             self.chunk.block(id, F_DEFINITION, difference);
-            table.blocked = true;
+            table.blocked_in = Some(commit_lsn);
             return Ok(());
         }
         match self.rows.decode(&table.capture, seen, change) {
@@ -340,7 +344,7 @@ impl Assembler {
             }) => {
                 let name = table.capture.schema.columns.get(column).map_or("", |c| c.name.as_str());
                 self.chunk.block(id, F_VALUE, &format!("column {name} got {what}"));
-                table.blocked = true;
+                table.blocked_in = Some(commit_lsn);
             }
         }
         if self.chunk.is_full() {
@@ -357,7 +361,7 @@ impl Assembler {
         for oid in oids {
             if let Some(table) = self.tables.get(oid)
                 && !open.repeated
-                && !table.blocked
+                && table.blocked_in != Some(open.commit_lsn)
                 && open.commit_lsn >= table.capture.skip_until
             {
                 self.chunk.truncate(table.capture.id);

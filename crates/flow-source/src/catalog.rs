@@ -222,14 +222,18 @@ async fn read_types(sql: &Sql, columns: &[Row]) -> Result<Types, SourceError> {
 fn table<'a>(row: &Row, columns: impl Iterator<Item = &'a Row>, types: &Types, generated_sent: bool) -> SourceTable {
     let list: Option<Vec<i16>> = row.get("column_list");
     let published: bool = row.get("published");
-    let mut columns: Vec<SourceColumn> = columns.map(|c| column(c, types)).collect();
-    for column in &mut columns {
+    let columns = columns.map(|row| {
+        let mut column = column(row, types);
         column.published = published
-            && match &list {
-                Some(list) => list.contains(&column.attnum),
-                None => !column.generated || generated_sent,
+            && match (&list, row.get::<_, i8>("attgenerated") as u8) {
+                (Some(list), _) => list.contains(&column.attnum),
+                (None, 0) => true,
+                // A virtual column (PostgreSQL 18) is computed when it is read, and never sent.
+                (None, kind) => generated_sent && kind == b's',
             };
-    }
+        column
+    });
+    let columns: Vec<SourceColumn> = columns.collect();
     let places = |attnums: Option<Vec<i16>>| -> Vec<usize> {
         let attnums = attnums.unwrap_or_default();
         let place = |attnum: &i16| columns.iter().position(|c| c.attnum == *attnum);

@@ -1,8 +1,10 @@
 //! The initial copy: a table's rows as of an exported snapshot, in the same bytes as the stream's.
 //!
 //! 1. [`open_copy_session`] imports the snapshot; from then on the exporting session may end.
-//! 2. [`CopySession::copy`] reads `COPY … (FORMAT binary)` and decodes each row with the decoder the
-//!    stream uses, so that both give the same bytes by construction.
+//! 2. [`CopySession::copy`] locks the table against changes of its definition and makes sure that it
+//!    is the one to be captured, as it was and as it is. The lock ends with the session.
+//! 3. It reads `COPY … (FORMAT binary)` and decodes each row with the decoder the stream uses, so
+//!    that both give the same bytes by construction.
 
 use flow_core::row::{RowBuilder, State};
 use flow_core::schema::quote_identifier;
@@ -10,8 +12,8 @@ use flow_core::schema::quote_identifier;
 use crate::capture::CaptureTable;
 use crate::error::SourceError;
 use crate::options::SourceOptions;
-use crate::session::{self, Kind, Session};
-use crate::slot::quote_literal;
+use crate::session::{self, Kind, Session, TextRow};
+use crate::slot::{quote_literal, require_system};
 use crate::sql::SESSION_SETTINGS;
 use crate::value::{Shape, ValueError, push_binary};
 
@@ -24,9 +26,11 @@ pub struct CopySession {
 /// Opens a session and imports the snapshot; when this returns, the snapshot may go.
 ///
 /// # Errors
-/// [`SourceError::SnapshotGone`] (retry with another snapshot), or as for any connection.
+/// [`SourceError::SnapshotGone`] (retry with another snapshot), [`SourceError::OtherSystem`]
+/// (resync), or as for any connection.
 pub async fn open_copy_session(options: &SourceOptions, snapshot: &str) -> Result<CopySession, SourceError> {
     let mut session = session::open(options, Kind::Plain).await?;
+    require_system(&mut session, options).await?;
     session.query("setting up a session", SESSION_SETTINGS).await?;
     let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
     session.query("beginning a copy", begin).await?;
@@ -48,22 +52,84 @@ impl CopySession {
     /// handed back as is. After an error the session is spent.
     ///
     /// # Errors
-    /// [`SourceError::Value`] (block the table) where a value does not fit; connection errors (retry).
+    /// [`SourceError::Value`] (block the table) where a value does not fit;
+    /// [`SourceError::TableChanged`] (retry, with the table agreed again); connection errors (retry).
     pub async fn copy<E: From<SourceError>>(
         &mut self,
         table: &CaptureTable,
         mut on_row: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<u64, E> {
+        self.hold(table).await?;
         let mut decoder = CopyDecoder::new(table);
         self.session
             .copy_out(&copy_sql(table), |data| decoder.take(data, &mut on_row))
             .await?;
         Ok(decoder.finish()?)
     }
+
+    /// Locks the table and compares it with what is to be captured.
+    ///
+    /// The snapshot decides which rows COPY sees, but names are looked up as of now, and a file that
+    /// was written anew since the snapshot has none of its rows.
+    async fn hold(&mut self, table: &CaptureTable) -> Result<(), SourceError> {
+        let changed = |reason: String| SourceError::TableChanged {
+            table: table.name.clone(),
+            reason,
+        };
+        let lock = format!(
+            "SELECT {} FROM ONLY {} WHERE false",
+            column_list(table),
+            table.name.quoted()
+        );
+        match self.session.query("locking a table", &lock).await {
+            Ok(_) => {}
+            // undefined_table, undefined_column, invalid_schema_name.
+            Err(SourceError::Sql { error, .. }) if matches!(error.sqlstate.as_str(), "42P01" | "42703" | "3F000") => {
+                return Err(changed(error.message));
+            }
+            Err(other) => return Err(other),
+        }
+        let text = format!(
+            "SELECT c.oid, c.relfilenode = pg_relation_filenode(c.oid), a.attnum, a.attname, a.atttypid, a.atttypmod \
+             FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
+             WHERE c.oid = {}::regclass",
+            quote_literal(&table.name.quoted())
+        );
+        let rows = self.session.query("reading a table's columns", &text).await?;
+        difference(table, &rows).map_or(Ok(()), |reason| Err(changed(reason)))
+    }
+}
+
+/// Says how a table differs from what is to be captured; `None` if it does not.
+fn difference(table: &CaptureTable, rows: &[TextRow]) -> Option<String> {
+    let oid = table.oid.to_string();
+    let own = |row: &TextRow| row.first() == Some(&Some(oid.clone()));
+    if !rows.first().is_some_and(own) {
+        return Some("it was dropped and made again".to_owned());
+    }
+    if rows.first().and_then(|row| row.get(1)?.as_deref()) != Some("t") {
+        return Some("its rows were written anew after the snapshot".to_owned());
+    }
+    let mut columns = table.schema.columns.iter().zip(&table.columns);
+    let lost = columns.find(|(column, arrives)| {
+        let expected = [
+            arrives.attnum.to_string(),
+            column.name.clone(),
+            arrives.type_oid.to_string(),
+            arrives.type_mod.to_string(),
+        ];
+        let same = |row: &TextRow| row.iter().skip(2).flatten().eq(expected.iter());
+        !rows.iter().any(same)
+    });
+    lost.map(|(column, _)| format!("column {} is no longer {}", column.name, column.source_type))
+}
+
+fn column_list(table: &CaptureTable) -> String {
+    let columns: Vec<String> = table.schema.columns.iter().map(|c| quote_identifier(&c.name)).collect();
+    columns.join(", ")
 }
 
 fn copy_sql(table: &CaptureTable) -> String {
-    let columns: Vec<String> = table.schema.columns.iter().map(|c| quote_identifier(&c.name)).collect();
     let filter = match &table.row_filter {
         Some(filter) => format!(" WHERE {filter}"),
         None => String::new(),
@@ -71,7 +137,7 @@ fn copy_sql(table: &CaptureTable) -> String {
     // ONLY: rows of tables that inherit are not this table's, and the stream does not send them as such.
     format!(
         "COPY (SELECT {} FROM ONLY {}{filter}) TO STDOUT (FORMAT binary)",
-        columns.join(", "),
+        column_list(table),
         table.name.quoted()
     )
 }

@@ -103,6 +103,20 @@ pub enum SourceError {
         /// Is the publication's name.
         publication: String,
     },
+    /// The publication that the slot streams by is gone, so the changes since then cannot be decoded.
+    #[error("publication \"{publication}\" was dropped: what changed since then cannot be decoded any more")]
+    PublicationGone {
+        /// Is the publication's name.
+        publication: String,
+    },
+    /// A table is no longer what it was when its copy was prepared.
+    #[error("table {table} was changed while it was copied: {reason}")]
+    TableChanged {
+        /// Is the table.
+        table: TableName,
+        /// Says what differs.
+        reason: String,
+    },
     /// A table cannot be captured as asked.
     #[error("table {table}: {reason}")]
     TableRefused {
@@ -175,13 +189,15 @@ impl Remedial for SourceError {
             | SourceError::Protocol(_)
             | SourceError::SlotHeld { .. }
             | SourceError::SnapshotGone
+            | SourceError::TableChanged { .. }
             | SourceError::ShuttingDown { .. }
             | SourceError::Ended => Remedy::Retry,
             SourceError::Sql { error, .. } if SourceError::passes(&error.sqlstate) => Remedy::Retry,
             SourceError::Sql { .. } => Remedy::Reconfigure,
-            SourceError::SlotMissing { .. } | SourceError::SlotUnusable { .. } | SourceError::OtherSystem { .. } => {
-                Remedy::Resync
-            }
+            SourceError::SlotMissing { .. }
+            | SourceError::SlotUnusable { .. }
+            | SourceError::OtherSystem { .. }
+            | SourceError::PublicationGone { .. } => Remedy::Resync,
             SourceError::Value { .. } => Remedy::BlockTable,
         }
     }
@@ -203,7 +219,9 @@ impl Remedial for SourceError {
             SourceError::OtherSystem { .. } => "F0114",
             SourceError::SnapshotGone => "F0115",
             SourceError::PublicationMissing { .. } => "F0120",
+            SourceError::PublicationGone { .. } => F_PUBLICATION,
             SourceError::TableRefused { .. } => "F0122",
+            SourceError::TableChanged { .. } => "F0123",
             SourceError::Value { .. } => F_VALUE,
         })
     }

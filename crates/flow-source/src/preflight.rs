@@ -76,8 +76,8 @@ const VERSION_END: u32 = 190_000;
 /// without, an existing slot is accepted.
 ///
 /// # Errors
-/// Only where no answer could be had: unreachable, login, TLS, a failed statement. What the
-/// answers forbid is in the report.
+/// Only where no answer could be had: unreachable, login, TLS, a failed statement, another system
+/// than the options name. What the answers forbid is in the report.
 pub async fn preflight(
     options: &SourceOptions,
     wanted: &[TableRequest],
@@ -88,7 +88,7 @@ pub async fn preflight(
         system: system_info(&sql).await?,
         ..Report::default()
     };
-    check_server(&sql, options, &mut report).await?;
+    check_server(&sql, &mut report).await?;
     check_room(&sql, options, for_init, &mut report).await?;
     check_retention(&sql, &mut report).await?;
     check_publication(&sql, options, &mut report).await?;
@@ -136,7 +136,7 @@ impl Report {
     }
 }
 
-async fn check_server(sql: &Sql, options: &SourceOptions, report: &mut Report) -> Result<(), SourceError> {
+async fn check_server(sql: &Sql, report: &mut Report) -> Result<(), SourceError> {
     let version = sql.version;
     report.add(
         "version",
@@ -144,15 +144,6 @@ async fn check_server(sql: &Sql, options: &SourceOptions, report: &mut Report) -
         format!("PostgreSQL {}.{}", version / 10_000, version % 10_000),
         "use PostgreSQL 14 to 18",
     );
-    if let Some(expected) = options.system_identifier {
-        let found = report.system.system_identifier;
-        report.add(
-            "system",
-            found == expected,
-            format!("system identifier {found}"),
-            format!("the captured system is {expected}: connect to it, or resynchronise"),
-        );
-    }
     let in_recovery = report.system.in_recovery;
     let role = if in_recovery { "a standby" } else { "a primary" };
     report.add(

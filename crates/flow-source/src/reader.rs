@@ -120,7 +120,7 @@ fn stream_error(error: crate::error::ServerError, slot: &str, publication: &str)
             slot: slot.to_owned(),
             reason: error.message,
         },
-        "42704" if error.message.contains("publication") => SourceError::PublicationMissing {
+        "42704" if error.message.contains("publication") => SourceError::PublicationGone {
             publication: publication.to_owned(),
         },
         _ => SourceError::Sql {

@@ -9,7 +9,7 @@ use flow_core::schema::quote_identifier;
 use crate::error::SourceError;
 use crate::options::SourceOptions;
 use crate::session::{self, Kind, Session, TextRow};
-use crate::sql;
+use crate::sql::{self, SYSTEM_SQL};
 
 /// Is what `pg_replication_slots` says of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,15 +81,27 @@ fn parse_state(columns: TextRow) -> Result<SlotState, SourceError> {
 /// Reads our slot; `None` if it does not exist.
 ///
 /// # Errors
-/// Unreachable (retry), login and TLS (reconfigure).
+/// Unreachable (retry), login and TLS (reconfigure), [`SourceError::OtherSystem`] (resync).
 pub async fn slot_state(options: &SourceOptions) -> Result<Option<SlotState>, SourceError> {
     let mut session = session::open(options, Kind::Plain).await?;
+    require_system(&mut session, options).await?;
     read_state(&mut session, &options.slot).await
 }
 
 async fn read_state(session: &mut Session, slot: &str) -> Result<Option<SlotState>, SourceError> {
     let rows = session.query("reading the slot", &slot_query(slot)).await?;
     rows.into_iter().next().map(parse_state).transpose()
+}
+
+/// Refuses a session that leads to another system than the options name, if they name one.
+pub(crate) async fn require_system(session: &mut Session, options: &SourceOptions) -> Result<(), SourceError> {
+    let Some(expected) = options.system_identifier else {
+        return Ok(());
+    };
+    let rows = session.query("identifying the system", SYSTEM_SQL).await?;
+    let found: Option<i64> = rows.first().and_then(|row| row.first()?.as_ref()?.parse().ok());
+    let found = found.ok_or_else(|| SourceError::Protocol("system identifier".to_owned()))?;
+    sql::same_system(found as u64, expected)
 }
 
 /// Reads the server's WAL position: what is committed lies below it.
@@ -117,17 +129,7 @@ pub(crate) async fn check_continues(
     start: Lsn,
 ) -> Result<Lsn, SourceError> {
     let slot = &options.slot;
-    let system = session.query("identifying the system", "IDENTIFY_SYSTEM").await?;
-    let id = system
-        .first()
-        .and_then(|row| row.first()?.as_ref()?.parse::<u64>().ok());
-    if let Some(expected) = options.system_identifier
-        && id != Some(expected)
-    {
-        return Err(SourceError::OtherSystem {
-            reason: format!("its system identifier is {}, not {expected}", id.unwrap_or(0)),
-        });
-    }
+    require_system(session, options).await?;
     let state = read_state(session, slot).await?;
     let state = state.ok_or_else(|| SourceError::SlotMissing { slot: slot.clone() })?;
     if let Some(reason) = why_unusable(&state, &options.conninfo.dbname, start) {
@@ -147,7 +149,7 @@ pub(crate) async fn check_continues(
         quote_literal(&options.publication)
     );
     if session.query("reading the publication", &sql).await?.is_empty() {
-        return Err(SourceError::PublicationMissing {
+        return Err(SourceError::PublicationGone {
             publication: options.publication.clone(),
         });
     }
@@ -195,13 +197,15 @@ pub struct ExportedSnapshot {
 /// PostgreSQL waits for transactions that are running to end.
 ///
 /// # Errors
-/// [`SourceError::SlotExists`] (reconfigure); no free slot or sender (retry).
+/// [`SourceError::SlotExists`] (reconfigure); [`SourceError::OtherSystem`] (resync); no free slot or
+/// sender (retry).
 ///
 /// # Durability
 /// The permanent slot is on the server's disk when this returns.
 pub async fn create_slot(options: &SourceOptions, temporary: Option<&str>) -> Result<ExportedSnapshot, SourceError> {
     let slot = temporary.unwrap_or(&options.slot);
     let mut session = session::open(options, Kind::Replication).await?;
+    require_system(&mut session, options).await?;
     // A role's or database's timeouts must not end the exporting transaction during a long copy.
     let settings = "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET lock_timeout = 0";
     session.query("setting up a session", settings).await?;

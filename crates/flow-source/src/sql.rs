@@ -29,10 +29,24 @@ pub(crate) const SESSION_SETTINGS: &str = "SET search_path = pg_catalog; SET Tim
      SET DateStyle = 'ISO, YMD'; SET statement_timeout = 0; SET lock_timeout = 0; \
      SET idle_in_transaction_session_timeout = 0; SET row_security = off";
 
+/// Asks which cluster this is.
+pub(crate) const SYSTEM_SQL: &str = "SELECT system_identifier FROM pg_catalog.pg_control_system()";
+
+/// Refuses another cluster than the expected one.
+pub(crate) fn same_system(found: u64, expected: u64) -> Result<(), SourceError> {
+    match found == expected {
+        true => Ok(()),
+        false => Err(SourceError::OtherSystem {
+            reason: format!("its system identifier is {found}, not {expected}"),
+        }),
+    }
+}
+
 /// Opens a session in the database.
 ///
 /// # Errors
-/// Unreachable and not ready (retry); login and TLS (reconfigure).
+/// Unreachable and not ready (retry); login and TLS (reconfigure); another system than the options
+/// name (resync).
 pub(crate) async fn connect(options: &SourceOptions) -> Result<Sql, SourceError> {
     let info = &options.conninfo;
     let stream = transport::open(options).await?;
@@ -75,6 +89,10 @@ pub(crate) async fn connect(options: &SourceOptions) -> Result<Sql, SourceError>
         )
         .await?;
     sql.version = u32::try_from(row.get::<_, i32>(0)).unwrap_or(0);
+    if let Some(expected) = options.system_identifier {
+        let row = sql.one("identifying the system", SYSTEM_SQL, &[]).await?;
+        same_system(row.get::<_, i64>(0) as u64, expected)?;
+    }
     Ok(sql)
 }
 

@@ -70,6 +70,45 @@ fn transactions_before_the_start_are_dropped_and_for_a_later_table_skipped() {
     assert_eq!(changes(&run(exact, Lsn(90), messages).expect("well-formed")).len(), 5);
 }
 
+/// A block is a transaction's own. Later ones may belong to a copy that takes the blocked one's place.
+#[test]
+fn a_block_lasts_for_its_transaction_only() {
+    let begin = |commit: u64| [&b"B"[..], &commit.to_be_bytes()[..], &[0u8; 12][..]].concat();
+    let commit = |commit: u64| {
+        let lsns = [commit.to_be_bytes(), (commit + 10).to_be_bytes()].concat();
+        [&b"C\0"[..], &lsns[..], &[0u8; 8][..]].concat()
+    };
+    let kept = &inputs()["changes"];
+    let kind = |kind: u8| kept.iter().find(|message| message[0] == kind).expect("is kept").clone();
+    let (relation, insert) = (kind(b'R'), kind(b'I'));
+    // A key that is NULL does not fit its column.
+    let oid = table().oid.to_be_bytes();
+    let columns = u16::try_from(table().columns.len()).expect("few").to_be_bytes();
+    let nulls = vec![b'n'; table().columns.len()];
+    let unfit = [&b"I"[..], &oid[..], &b"N"[..], &columns[..], &nulls[..]].concat();
+    let messages = [
+        begin(100),
+        relation,
+        insert.clone(),
+        unfit,
+        insert.clone(),
+        commit(100),
+        begin(120),
+        insert,
+        commit(120),
+    ];
+    let got = changes(&run(table(), Lsn::ZERO, &messages).expect("well-formed"));
+    let kinds: Vec<&str> = got
+        .iter()
+        .map(|change| match change {
+            Change::Insert { .. } => "insert",
+            Change::Block { .. } => "block",
+            _ => "other",
+        })
+        .collect();
+    assert_eq!(kinds, ["insert", "block", "insert"]);
+}
+
 #[test]
 fn a_keepalive_counts_between_transactions_only_and_only_forward() {
     let messages = &inputs()["changes"];

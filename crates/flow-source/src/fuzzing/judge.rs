@@ -19,7 +19,10 @@ pub(super) struct Judge<'a> {
     position: Lsn,
     /// Counts what the open transaction delivered.
     open: Option<TransactionMeta>,
+    /// Holds the tables that were blocked in the open transaction.
     blocked: BTreeSet<TableId>,
+    /// Holds the tables that were blocked in any.
+    ever_blocked: BTreeSet<TableId>,
 }
 
 impl<'a> Judge<'a> {
@@ -30,6 +33,7 @@ impl<'a> Judge<'a> {
             position: start,
             open: None,
             blocked: BTreeSet::new(),
+            ever_blocked: BTreeSet::new(),
         }
     }
 
@@ -40,7 +44,7 @@ impl<'a> Judge<'a> {
 
     /// Counts the tables that were blocked.
     pub(super) fn blocked(&self) -> usize {
-        self.blocked.len()
+        self.ever_blocked.len()
     }
 
     /// Checks one event.
@@ -53,6 +57,7 @@ impl<'a> Judge<'a> {
             } => {
                 assert!(self.open.is_none(), "a transaction begins between transactions");
                 assert!(commit_lsn >= self.position, "transactions ascend");
+                self.blocked.clear();
                 self.open = Some(TransactionMeta {
                     commit_lsn,
                     end_lsn: commit_lsn,
@@ -114,7 +119,10 @@ impl<'a> Judge<'a> {
         let table = self.tables.iter().find(|table| table.id == id);
         let table = table.expect("a change is of a captured table");
         assert!(commit_lsn >= table.skip_until, "a table starts at its start LSN");
-        assert!(!self.blocked.contains(&id), "nothing follows a table's block");
+        assert!(
+            !self.blocked.contains(&id),
+            "nothing of a transaction follows a table's block"
+        );
         const NEW: &[State] = &[State::Unchanged];
         match change {
             Change::Insert { new, .. } => check_row(new, table, NEW),
@@ -130,6 +138,7 @@ impl<'a> Judge<'a> {
             Change::Block { code, .. } => {
                 assert!([F_DEFINITION, F_VALUE].contains(&code.as_str()), "a block has a code");
                 self.blocked.insert(id);
+                self.ever_blocked.insert(id);
             }
         }
     }

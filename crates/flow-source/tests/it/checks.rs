@@ -202,6 +202,74 @@ async fn requests_are_checked_against_the_catalog() {
     }
 }
 
+/// Only what is stored can be sent, and only by a publication that says so (PostgreSQL 18).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn generated_columns_are_captured_exactly_when_they_are_sent() {
+    for version in versions() {
+        let server = Server::start(&version, "", &[]);
+        let (client, options) = (server.client().await, server.options());
+        let (virtual_column, sent) = match version.as_str() {
+            "18" => (", c int GENERATED ALWAYS AS (v + 2) VIRTUAL", &[false, true][..]),
+            _ => ("", &[false][..]),
+        };
+        for &sent in sent {
+            let option = if sent {
+                "WITH (publish_generated_columns = stored)"
+            } else {
+                ""
+            };
+            exec(
+                &client,
+                &format!(
+                    "DROP PUBLICATION IF EXISTS flow_test; DROP TABLE IF EXISTS g;
+                     CREATE TABLE g (id int PRIMARY KEY, v int, b int GENERATED ALWAYS AS (v + 1) STORED{virtual_column});
+                     INSERT INTO g VALUES (1, 1); CREATE PUBLICATION flow_test FOR TABLE g {option}"
+                ),
+            )
+            .await;
+            let report = preflight(&options, &[request("g")], false).await.expect("answers");
+            let left_out = report.checks.iter().find(|check| check.message.contains("left out"));
+            let expected = match (sent, virtual_column) {
+                (true, _) => Some("generated columns are not sent and are left out: c"),
+                (false, "") => Some("generated columns are not sent and are left out: b"),
+                (false, _) => Some("generated columns are not sent and are left out: b, c"),
+            };
+            assert_eq!(
+                left_out.map(|check| check.message.as_str()),
+                expected,
+                "{version} {sent}"
+            );
+            let slot = format!("flow_test_{sent}");
+            let mut options = options.clone();
+            options.slot = slot;
+            let snapshot = flow_source::create_slot(&options, None).await.expect("a slot");
+            let tables = capture(&options, &[request("g")], snapshot.consistent_point).await;
+            let columns: Vec<&str> = tables[0].schema.columns.iter().map(|c| c.name.as_str()).collect();
+            assert_eq!(columns, if sent { &["id", "v", "b"][..] } else { &["id", "v"] });
+            let mut session = flow_source::open_copy_session(&options, &snapshot.name)
+                .await
+                .expect("a session");
+            let mut copied = Vec::new();
+            session
+                .copy(&tables[0], |row| -> Result<(), SourceError> {
+                    copied.push(show(row, &tables[0].schema));
+                    Ok(())
+                })
+                .await
+                .expect("a copy");
+            drop(session);
+            let mut stream = flow_source::Stream::connect(&options, snapshot.consistent_point, tables.clone())
+                .await
+                .expect("a stream");
+            exec(&client, "INSERT INTO g VALUES (2, 1)").await;
+            let streamed = show_all(&next_change(&mut stream).await, &tables);
+            let rest = if sent { " v=1 b=2" } else { " v=1" };
+            assert_eq!(copied, [format!("id=1{rest}")], "{version}");
+            assert_eq!(streamed, [format!("insert 1 id=2{rest}")], "{version}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_server_and_the_role_are_checked() {
     for version in versions() {

@@ -41,6 +41,105 @@ fn apply(state: &mut State, change: &Change, table: &CaptureTable) {
     }
 }
 
+/// Nobody may copy from another cluster than the one the state belongs to, however it was reached.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_asked_of_another_system() {
+    for version in versions() {
+        let server = Server::start(&version, "", &[]);
+        let (client, options) = (server.client().await, server.options());
+        exec(&client, "CREATE TABLE a (id int PRIMARY KEY)").await;
+        let report = flow_source::preflight(&options, &[], false).await.expect("answers");
+        let mut known = options.clone();
+        known.system_identifier = Some(report.system.system_identifier);
+        flow_source::create_publication(&known, &[request("a")])
+            .await
+            .expect("a publication");
+        let snapshot = create_slot(&known, None).await.expect("the same system");
+        drop(
+            open_copy_session(&known, &snapshot.name)
+                .await
+                .expect("the same system"),
+        );
+        let mut other = options.clone();
+        other.system_identifier = Some(7);
+        let refused = [
+            flow_source::preflight(&other, &[], false).await.err(),
+            flow_source::publication_rows(&other).await.err(),
+            flow_source::create_publication(&other, &[]).await.err(),
+            flow_source::slot_state(&other).await.err(),
+            create_slot(&other, Some("flow_test_tmp")).await.err(),
+            open_copy_session(&other, &snapshot.name).await.err(),
+        ];
+        for (index, error) in refused.into_iter().enumerate() {
+            let error = error.unwrap_or_else(|| panic!("question {index} was answered"));
+            assert_eq!(
+                (error.remedy(), error.code()),
+                (Remedy::Resync, Some("F0114")),
+                "{index}"
+            );
+        }
+    }
+}
+
+/// What was agreed is what is copied: a table that was changed before or after the snapshot is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_that_was_changed_is_not_copied() {
+    let make = "CREATE TABLE a (id int PRIMARY KEY, v int, w text); INSERT INTO a VALUES (1, 2, 'x')";
+    let cases = [
+        ("DROP TABLE a", "does not exist"),
+        (
+            "DROP TABLE a; CREATE TABLE a (id int PRIMARY KEY, v int, w text)",
+            "made again",
+        ),
+        ("ALTER TABLE a ALTER v TYPE bigint", "column v is no longer integer"),
+        ("ALTER TABLE a RENAME v TO u", "does not exist"),
+        (
+            "ALTER TABLE a RENAME v TO u; ALTER TABLE a RENAME w TO v",
+            "does not exist",
+        ),
+        ("ALTER TABLE a ALTER w TYPE varchar(9)", "column w is no longer text"),
+    ];
+    // These leave the definition and take the rows from whoever sees an older snapshot.
+    let rewriting = ["TRUNCATE a", "ALTER TABLE a ALTER v TYPE int USING v + 1"];
+    for version in versions() {
+        let server = Server::start(&version, "", &[]);
+        let (client, options) = (server.client().await, server.options());
+        exec(&client, &format!("{make}; CREATE PUBLICATION flow_test FOR ALL TABLES")).await;
+        let later = cases
+            .iter()
+            .map(|(sql, _)| (*sql, ""))
+            .chain(rewriting.map(|sql| (sql, "written anew")));
+        let before = cases.into_iter().map(|case| (case, false));
+        let all = before.chain(later.map(|case| (case, true)));
+        for (number, ((sql, expected), after_snapshot)) in all.enumerate() {
+            exec(&client, &format!("DROP TABLE IF EXISTS a; {make}")).await;
+            let mut tables = capture(&options, &[request("a")], Lsn::ZERO).await;
+            if !after_snapshot {
+                exec(&client, sql).await;
+            }
+            let slot = format!("flow_test_{number}");
+            let snapshot = create_slot(&options, Some(&slot)).await.expect("a slot");
+            let mut session = open_copy_session(&options, &snapshot.name).await.expect("a session");
+            if after_snapshot {
+                exec(&client, sql).await;
+            }
+            let copied = session.copy(&tables[0], |_| Ok::<(), SourceError>(())).await;
+            let error = copied.expect_err(sql);
+            assert!(matches!(error, SourceError::TableChanged { .. }), "{sql}: {error:?}");
+            assert_eq!(error.remedy(), Remedy::Retry);
+            assert!(error.to_string().contains(expected), "{sql}: {error}");
+            // Agreed again and under another snapshot, it is copied.
+            drop((session, snapshot));
+            if !sql.ends_with("DROP TABLE a") {
+                tables = capture(&options, &[request("a")], Lsn::ZERO).await;
+                let slot = format!("flow_test_{number}_again");
+                let again = create_slot(&options, Some(&slot)).await.expect("a slot");
+                copy_state(&options, &tables[0], &again.name).await;
+            }
+        }
+    }
+}
+
 async fn copy_state(options: &flow_source::SourceOptions, table: &CaptureTable, snapshot: &str) -> State {
     let mut session = open_copy_session(options, snapshot).await.expect("a session");
     let mut state = State::new();

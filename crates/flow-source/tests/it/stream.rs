@@ -280,7 +280,7 @@ async fn slots_that_cannot_serve_are_told_apart() {
         let gone = Stream::connect(&options, state.confirmed_flush, tables)
             .await
             .expect_err("gone");
-        assert_eq!(gone.code(), Some("F0120"));
+        assert_eq!((gone.remedy(), gone.code()), (Remedy::Resync, Some("F0121")));
         assert!(flow_source::drop_slot(&options).await.expect("dropped"));
         assert!(!flow_source::drop_slot(&options).await.expect("was gone"));
     }
