@@ -15,7 +15,7 @@ use bytes::Bytes;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::key::{KeyError, encode_key};
-use crate::row::{State, has_state, resolve_unchanged};
+use crate::row::{State, fill_unchanged, has_state};
 use crate::schema::TableSchema;
 use crate::transaction::{Change, Old};
 
@@ -38,6 +38,20 @@ pub struct Pending {
     pub row: Bytes,
     /// Names the key whose row before the epoch has the unchanged columns; `None` if there are none.
     pub origin: Option<Key>,
+    /// Says that the row's last change left a column out: PostgreSQL keeps that value out of line and
+    /// will leave it out of the next update too, however small the row is.
+    pub unsent: bool,
+}
+
+impl Pending {
+    /// Is a row of which nothing was left out.
+    fn whole(row: Bytes) -> Self {
+        Pending {
+            row,
+            origin: None,
+            unsent: false,
+        }
+    }
 }
 
 /// Is what an epoch did to one key.
@@ -167,7 +181,7 @@ impl<'a> Collapse<'a> {
             Change::Insert { new, .. } => {
                 let mut key = std::mem::take(&mut self.new_key);
                 let encoded = encode_key(&new, self.schema, &mut key);
-                let folded = encoded.map(|()| self.put(&key, new, None));
+                let folded = encoded.map(|()| self.put(&key, Pending::whole(new)));
                 self.new_key = key;
                 Ok(folded?)
             }
@@ -195,10 +209,16 @@ impl<'a> Collapse<'a> {
             Old::Key(row) => (Some(row), None),
             Old::Full(row) => (Some(row.clone()), Some(row)),
         };
+        let unsent = has_state(&new, self.schema, State::Unchanged);
         // Unsent columns may be in the old tuple; a key column always is.
         let new = match &old_row {
-            Some(old_row) if has_state(&new, self.schema, State::Unchanged) => self.fill(&new, old_row)?,
+            Some(old_row) if unsent => self.fill(&new, old_row)?,
             _ => new,
+        };
+        let new = Pending {
+            row: new,
+            origin: None,
+            unsent,
         };
         let (mut new_key, mut old_key) = (std::mem::take(&mut self.new_key), std::mem::take(&mut self.old_key));
         let folded = self.replace(&mut old_key, &mut new_key, old_row.as_deref(), full, new);
@@ -213,37 +233,32 @@ impl<'a> Collapse<'a> {
         new_key: &mut Vec<u8>,
         old_row: Option<&[u8]>,
         full: Option<Bytes>,
-        new: Bytes,
+        mut new: Pending,
     ) -> Result<(), CollapseError> {
-        encode_key(&new, self.schema, new_key)?;
+        encode_key(&new.row, self.schema, new_key)?;
         match old_row {
             Some(row) => encode_key(row, self.schema, old_key)?,
             None => old_key.clone_from(new_key),
         }
         let before = self.remove(old_key, full)?;
-        if !has_state(&new, self.schema, State::Unchanged) {
-            self.put(new_key, new, None);
-            return Ok(());
+        if has_state(&new.row, self.schema, State::Unchanged) {
+            new.origin = match before {
+                // The key's row came with this epoch: it has the columns, or knows who has.
+                Some(Pending { row, origin, .. }) => {
+                    new.row = self.fill(&new.row, &row)?;
+                    origin.filter(|_| has_state(&new.row, self.schema, State::Unchanged))
+                }
+                None => Some(old_key.as_slice().into()),
+            };
         }
-        match before {
-            // The key's row came with this epoch: it has the columns, or knows who has.
-            Some(Pending { row, origin }) => {
-                let filled = self.fill(&new, &row)?;
-                let unresolved = has_state(&filled, self.schema, State::Unchanged);
-                self.put(new_key, filled, if unresolved { origin } else { None });
-            }
-            None => self.put(new_key, new, Some(old_key.as_slice().into())),
-        }
+        self.put(new_key, new);
         Ok(())
     }
 
     /// Fills unchanged columns from `old` as far as it has them.
     fn fill(&self, new: &Bytes, old: &[u8]) -> Result<Bytes, CollapseError> {
-        let filled = resolve_unchanged(new, old, self.schema).map_err(KeyError::from)?;
-        Ok(match filled {
-            Some(row) => row.bytes().clone(),
-            None => partly_resolved(new, old, self.schema).map_err(KeyError::from)?,
-        })
+        let filled = fill_unchanged(new, old, self.schema).map_err(KeyError::from)?;
+        Ok(filled.bytes().clone())
     }
 
     /// Empties a key and returns the row the epoch had put there; `None` if the row is older.
@@ -264,9 +279,8 @@ impl<'a> Collapse<'a> {
         Ok(None)
     }
 
-    fn put(&mut self, key: &[u8], row: Bytes, origin: Option<Key>) {
-        self.bytes += row.len();
-        let pending = Pending { row, origin };
+    fn put(&mut self, key: &[u8], pending: Pending) {
+        self.bytes += pending.row.len();
         let hash = self.hasher.hash_one(key);
         match self.place(hash, key) {
             Some(place) => self.entries[place].put(pending),
@@ -317,21 +331,6 @@ impl<'a> Collapse<'a> {
         }
         Ok((outcomes, self.appended))
     }
-}
-
-/// Fills what `old` has and leaves the rest unchanged.
-fn partly_resolved(new: &[u8], old: &[u8], schema: &TableSchema) -> Result<Bytes, crate::codec::Malformed> {
-    let old = crate::row::decode(old, schema)?;
-    let mut builder = crate::row::RowBuilder::new();
-    builder.start(schema.columns.len());
-    for (index, column) in crate::row::decode(new, schema)?.into_iter().enumerate() {
-        let filled = match (column.0, old[index].0) {
-            (State::Unchanged, State::Null | State::Present) => old[index],
-            _ => column,
-        };
-        builder.push_column(&schema.columns[index].column_type, &filled);
-    }
-    Ok(builder.finish_row().bytes().clone())
 }
 
 #[cfg(test)]

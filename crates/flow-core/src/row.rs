@@ -374,6 +374,24 @@ pub fn resolve_unchanged(new: &[u8], old: &[u8], schema: &TableSchema) -> Result
     Ok(Some(builder.finish_row()))
 }
 
+/// Fills the unchanged columns of `new` that `old` has, and leaves the others unchanged.
+pub fn fill_unchanged(new: &[u8], old: &[u8], schema: &TableSchema) -> Result<Row, Malformed> {
+    let old = decode(old, schema)?;
+    let mut reader = RowReader::new(new, schema)?;
+    let mut builder = RowBuilder::new();
+    builder.start(schema.columns.len());
+    let mut index = 0;
+    while let Some(column) = reader.next_column()? {
+        let column = match (column.0, old[index].0) {
+            (State::Unchanged, State::Null | State::Present) => old[index],
+            _ => column,
+        };
+        builder.push_column(&schema.columns[index].column_type, &column);
+        index += 1;
+    }
+    Ok(builder.finish_row())
+}
+
 /// Keeps only the columns in `kept`; the others become absent.
 pub fn project(row: &[u8], kept: &[usize], schema: &TableSchema) -> Result<Row, Malformed> {
     let mut reader = RowReader::new(row, schema)?;

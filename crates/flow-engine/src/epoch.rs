@@ -276,6 +276,7 @@ impl EpochWork {
                 key: Box::default(),
                 row,
                 replaces_hot: false,
+                unsent: false,
             });
             Resolved {
                 rows: rows.collect(),

@@ -6,7 +6,7 @@
 //! 3. What is left: rows to write, locations to delete, keys to forget.
 
 use bytes::Bytes;
-use flow_core::collapse::{Expects, Key, Outcome};
+use flow_core::collapse::{Expects, Key, Outcome, Pending};
 use flow_core::row::{project, resolve_unchanged};
 use flow_store::{Found, Hot, Location, Store, TableRecord};
 
@@ -15,7 +15,8 @@ use crate::error::EngineError;
 /// Is the encoded size, in bytes, from which a row may hold a value that PostgreSQL keeps out of
 /// line and so leaves out of an update: a quarter of PostgreSQL's `TOAST_TUPLE_THRESHOLD` (2032),
 /// because an encoded row is never less than a quarter of its heap tuple (alignment and headers are
-/// what it saves). Smaller rows need no copy.
+/// what it saves). A smaller row needs a copy only while it has a value from when it was larger:
+/// PostgreSQL leaves that value out of the very update that makes the row small.
 const TOASTABLE_ROW_BYTES_MIN: usize = 500;
 
 /// Is what an epoch changes in one table.
@@ -36,6 +37,8 @@ pub(crate) struct NewRow {
     pub(crate) row: Bytes,
     /// Says whether the row index has a copy of the row that this one replaces.
     pub(crate) replaces_hot: bool,
+    /// Says that PostgreSQL keeps a value of the row out of line, whatever the row's size.
+    pub(crate) unsent: bool,
 }
 
 /// Says why a table cannot take the outcomes.
@@ -66,17 +69,18 @@ pub(crate) fn resolve(
             resolved.gone.push((outcome.key, has_hot));
             continue;
         };
-        if outcome.old.as_ref() == Some(&pending.row) {
+        let Pending { row, origin, unsent } = pending;
+        if outcome.old.as_ref() == Some(&row) {
             continue;
         }
-        let row = match &pending.origin {
-            None => pending.row,
-            Some(_) => match fill(&pending.row, origins.next().flatten(), table)? {
+        let row = match origin {
+            None => row,
+            Some(_) => match fill(&row, origins.next().flatten(), table)? {
                 Some(row) => row,
                 None => {
                     let reason = "an update left out a column that PostgreSQL keeps out of line (TOAST), and no copy \
-                                  of the old row is kept; use hot_rows = \"auto\" or REPLICA IDENTITY FULL, and \
-                                  copy the table again";
+                                  of the old row is kept; use hot_rows = \"auto\" (true, if it is), or REPLICA \
+                                  IDENTITY FULL, and copy the table again";
                     return Ok(Err(Refusal {
                         code: "F0005",
                         reason: reason.to_owned(),
@@ -89,6 +93,7 @@ pub(crate) fn resolve(
             key: outcome.key,
             row,
             replaces_hot: has_hot,
+            unsent,
         });
     }
     Ok(Ok(resolved))
@@ -133,12 +138,18 @@ fn fill(row: &Bytes, hot: Option<Bytes>, table: &TableRecord) -> Result<Option<B
     Ok(filled.map(|row| row.bytes().clone()))
 }
 
-/// Makes the copy of a row that the index keeps, if it keeps one.
+/// Makes the copy that the index keeps of a row read whole, if it keeps one.
 pub(crate) fn hot_copy(table: &TableRecord, row: &Bytes) -> Result<Option<Bytes>, EngineError> {
+    hot_copy_of_change(table, row, false)
+}
+
+/// Makes the copy that the index keeps of a changed row, if it keeps one; `unsent` as [`NewRow`] has it.
+pub(crate) fn hot_copy_of_change(table: &TableRecord, row: &Bytes, unsent: bool) -> Result<Option<Bytes>, EngineError> {
+    let toastable = unsent || row.len() >= TOASTABLE_ROW_BYTES_MIN;
     match &table.hot {
         Hot::None => Ok(None),
         Hot::All => Ok(Some(row.clone())),
-        Hot::Columns(columns) if columns.is_empty() || row.len() < TOASTABLE_ROW_BYTES_MIN => Ok(None),
+        Hot::Columns(columns) if columns.is_empty() || !toastable => Ok(None),
         Hot::Columns(columns) => {
             let copy = project(row, columns, &table.schema)
                 .map_err(|error| EngineError::Invariant(format!("row of {}: {error}", table.source)))?;

@@ -16,7 +16,7 @@ use flow_store::{FileRecord, HotChange, IndexDelta, Location, OperationRecord, T
 
 use crate::error::EngineError;
 use crate::publish::{Draft, blocking};
-use crate::resolve::{NewRow, Resolved, hot_copy};
+use crate::resolve::{NewRow, Resolved, hot_copy_of_change};
 use crate::shared::Shared;
 
 /// Is how many rows make a batch: enough that per-batch costs vanish, few enough to stay in cache.
@@ -100,11 +100,17 @@ impl TableWriter {
 
     /// Writes what one pass changes.
     pub(crate) async fn write(&mut self, resolved: Resolved) -> Result<(), EngineError> {
-        for NewRow { key, row, replaces_hot } in resolved.rows {
+        for new in resolved.rows {
+            let NewRow {
+                key,
+                row,
+                replaces_hot,
+                unsent,
+            } = new;
             self.batch
                 .append(&row)
                 .map_err(|error| EngineError::Invariant(format!("row of {}: {error}", self.record.source)))?;
-            let hot = hot_copy(&self.record, &row)?;
+            let hot = hot_copy_of_change(&self.record, &row, unsent)?;
             self.waiting.push(Waiting { key, hot, replaces_hot });
             if self.batch.rows() >= BATCH_ROWS || self.batch.bytes() >= BATCH_BYTES {
                 self.flush().await?;

@@ -15,19 +15,32 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> S
     move |source| StoreError::Directory { action, path, source }
 }
 
-/// Makes the directory for its owner only, if it is not there, and its entry durable.
+/// Makes the directory for its owner only, if it is not there, and its entry durable, with those of
+/// all directories that had to be made above it.
 pub(crate) fn create(dir: &Path) -> Result<(), StoreError> {
     if dir.is_dir() {
         return Ok(());
     }
+    let holders = holders_of_missing(dir);
     let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.map_err(failed("create directory", dir))?;
-    match dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        Some(parent) => File::open(parent)
-            .and_then(|parent| parent.sync_all())
-            .map_err(failed("sync directory", parent)),
-        None => Ok(()),
-    }
+    holders.into_iter().try_for_each(|holder| {
+        File::open(holder)
+            .and_then(|holder| holder.sync_all())
+            .map_err(failed("sync directory", holder))
+    })
+}
+
+/// Lists the directories that get an entry when `dir` is made with all that is missing above it.
+fn holders_of_missing(dir: &Path) -> Vec<&Path> {
+    let missing = dir.ancestors().take_while(|path| !path.is_dir());
+    missing
+        .filter_map(Path::parent)
+        .map(|parent| match parent.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => parent,
+        })
+        .collect()
 }
 
 /// Holds a directory for this process; dropping it, or the process's end, gives it back.
@@ -70,8 +83,11 @@ pub(crate) fn lock(dir: &Path) -> Result<DirLock, StoreError> {
 }
 
 /// Counts the bytes an unprivileged process may still write on the directory's disk.
+///
+/// # Errors
+/// Reconfigure if the system cannot tell.
 #[allow(unsafe_code)]
-pub(crate) fn free_bytes(dir: &Path) -> Result<u64, StoreError> {
+pub fn free_bytes(dir: &Path) -> Result<u64, StoreError> {
     use std::os::unix::ffi::OsStrExt;
     let name = std::ffi::CString::new(dir.as_os_str().as_bytes())
         .map_err(|error| failed("ask for free space of", dir)(error.into()))?;
@@ -85,4 +101,25 @@ pub(crate) fn free_bytes(dir: &Path) -> Result<u64, StoreError> {
     let stat = unsafe { stat.assume_init() };
     #[allow(clippy::unnecessary_cast, reason = "the fields' width differs between systems")]
     Ok((stat.f_bavail as u64).saturating_mul(stat.f_frsize as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_directory_that_gets_an_entry_is_synced() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let at = |name: &str| dir.path().join(name);
+        std::fs::create_dir(at("a")).expect("made");
+        assert_eq!(holders_of_missing(&at("a/b/c/d")), [at("a/b/c"), at("a/b"), at("a")]);
+        assert_eq!(holders_of_missing(&at("a/b")), [at("a")]);
+        assert_eq!(holders_of_missing(&at("a")), Vec::<&Path>::new());
+        assert_eq!(
+            holders_of_missing(Path::new("no/such")),
+            [Path::new("no"), Path::new(".")]
+        );
+        create(&at("a/b/c/d")).expect("made and synced");
+        create(&at("a/b/c/d")).expect("there already");
+    }
 }

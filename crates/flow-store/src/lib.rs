@@ -36,6 +36,7 @@ mod tables;
 mod tuning;
 
 pub use delta::{BLOCK_BYTES, DeltaEntries, DeltaEntry, HotChange, IndexDelta, Location};
+pub use disk::free_bytes;
 pub use error::StoreError;
 pub use facts::{Facts, Identity, InitState, LedgerPosition};
 pub use files::{FileRecord, FileRegister};

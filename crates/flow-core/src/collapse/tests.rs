@@ -174,6 +174,27 @@ fn unchanged_columns_follow_the_row_through_key_changes() {
 }
 
 #[test]
+fn a_row_whose_last_change_left_a_column_out_says_so() {
+    let unsent = |changes| {
+        let outcomes = fold(changes).expect("folds");
+        let last = outcomes.into_iter().find_map(|outcome| outcome.now);
+        last.expect("a row is left").unsent
+    };
+    assert!(!unsent(vec![insert(1, "big")]));
+    assert!(unsent(vec![update(Old::None, row(1, None))]));
+    // The epoch has the value, and PostgreSQL still keeps it out of line.
+    assert!(unsent(vec![insert(1, "big"), update(Old::None, row(1, None))]));
+    assert!(unsent(vec![
+        insert(1, "big"),
+        update(Old::Key(key_row(1)), row(2, None))
+    ]));
+    assert!(!unsent(vec![
+        update(Old::None, row(1, None)),
+        update(Old::None, row(1, Some("small")))
+    ]));
+}
+
+#[test]
 fn impossible_histories_are_refused() {
     assert_eq!(fold(vec![insert(1, "a"), insert(1, "b")]), Err(CollapseError::Exists));
     assert_eq!(fold(vec![delete(1), delete(1)]), Err(CollapseError::Missing));

@@ -114,4 +114,11 @@ fn unchanged_columns_come_from_the_old_row_or_not_at_all() {
     );
     check([(State::Absent, None), other], None);
     check([(State::Unchanged, None), other], None);
+
+    let both = row([(State::Unchanged, None), (State::Unchanged, None)]);
+    let old = row([other, (State::Present, Some("key"))]);
+    assert_eq!(
+        fill_unchanged(both.as_bytes(), old.as_bytes(), &schema).expect("own rows"),
+        row([(State::Unchanged, None), (State::Present, Some("key"))])
+    );
 }
