@@ -148,12 +148,7 @@ async fn copy_until_done(
                     .board
                     .error(&error, "copy; beginning the unfinished tables again");
                 outage
-                    .wait(
-                        shared.clock.as_ref(),
-                        shared.options().retry_for,
-                        "PostgreSQL",
-                        error,
-                    )
+                    .wait(shared.clock.as_ref(), shared.options().retry_for, "PostgreSQL", error)
                     .await?;
             }
         }
