@@ -121,11 +121,11 @@ pub(crate) fn find_first(tokens: &[TokenWithSpan], words: &[&str], from: Place) 
 
 /// Finds the last such word at or before a place.
 pub(crate) fn find_last(tokens: &[TokenWithSpan], words: &[&str], until: Place) -> Option<Place> {
-    let places = tokens
+    let mut places = tokens
         .iter()
         .filter(|token| names(&token.token, words))
         .map(|token| Place::from(token.span.start));
-    places.filter(|place| *place <= until).last()
+    places.rfind(|place| *place <= until)
 }
 
 /// Finds the first such word that an opening parenthesis follows.

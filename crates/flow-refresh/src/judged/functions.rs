@@ -75,7 +75,7 @@ pub(super) fn scalar(function: &ScalarFunction, expr: &Expr, schema: &DFSchema) 
         (None, None) => return Some(refused(function, expr, &format!("function {name}()"))),
     };
     let taken = match name {
-        "coalesce" | "nullif" | "greatest" | "least" => !kinds.iter().any(|kind| *kind == Kind::Interval),
+        "coalesce" | "nullif" | "greatest" | "least" => !kinds.contains(&Kind::Interval),
         "concat" | "concat_ws" => kinds.iter().all(|kind| {
             matches!(
                 kind,

@@ -55,6 +55,10 @@ async fn types_that_do_not_meet_are_refused() {
     refused("SELECT k || n AS a FROM bronze.f", "k ||", "F0409", "||").await;
     refused("SELECT x || s AS a FROM bronze.f", "x ||", "F0409", "||").await;
     refused("SELECT s + 1 AS a FROM bronze.f", "s + 1", "F0409", "coerce arithmetic").await;
+}
+
+#[tokio::test]
+async fn tables_whose_columns_do_not_meet_are_refused() {
     let join = "SELECT f.id FROM bronze.f JOIN bronze.d ON f.s = d.k";
     refused(join, "f.s =", "F0409", "text and integer").await;
     let inside = "SELECT id FROM bronze.f WHERE s IN (SELECT k FROM bronze.d)";
