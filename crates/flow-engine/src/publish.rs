@@ -17,7 +17,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use flow_core::operation::{Event, Phase};
 use flow_core::{Attempt, Remedial, Remedy};
-use flow_lake::{CommitOutcome, Look, Progress, SealInput, Sealed, Table, WrittenFile};
+use flow_lake::{CommitOutcome, LakeError, Look, Progress, SealInput, Sealed, Table, WrittenFile};
 use flow_store::{CompletionWrites, OperationRecord};
 use serde::{Deserialize, Serialize};
 
@@ -60,10 +60,27 @@ pub(crate) trait Work: Send {
         attempt: Attempt,
     ) -> Result<Vec<Option<Draft>>, EngineError>;
 
+    /// Says whether a failed attempt may be written again from the start, by this very work.
+    fn repeats(&self) -> bool {
+        false
+    }
+
+    /// Sets a share's table aside because the lake refused it, or gives the error back.
+    async fn refuse(
+        &mut self,
+        _shared: &Arc<Shared>,
+        _record: &OperationRecord,
+        _share: usize,
+        error: EngineError,
+    ) -> Result<(), EngineError> {
+        Err(error)
+    }
+
     /// Says what the commit records beside the tables.
     fn progress(&self, shared: &Shared, record: &OperationRecord) -> Progress;
 
     /// Says what the last write of the operation moves: table records, ledger, refresh frontiers.
+    /// Nobody else changes a table record meanwhile, so it is taken as [`Shared::table`] has it.
     fn completion(
         &mut self,
         shared: &Shared,
@@ -83,14 +100,36 @@ pub(crate) async fn publish(
     work: &mut dyn Work,
 ) -> Result<Vec<Option<SharePlan>>, EngineError> {
     let mut plans = load_plans(&record)?;
+    let mut patience = Patience::default();
     loop {
         match phase(&record)? {
             Phase::Building { attempt } => {
-                plans = build(shared, &mut record, work, attempt).await?;
+                shared.room_in_lake().await?;
+                let mut next = record.clone();
+                match build(shared, &mut next, work, attempt).await {
+                    Ok(built) => (record, plans) = (next, built),
+                    // Nothing of the attempt is sealed, so it is written again as after a restart.
+                    Err(EngineError::Lake(error)) if error.remedy() == Remedy::Retry && work.repeats() => {
+                        shared.board.error(&error, "writing");
+                        patience.pause(shared, "the lake", error).await?;
+                    }
+                    Err(error) => return Err(error),
+                }
             }
             Phase::Sealed { .. } => {
                 let progress = work.progress(shared, &record);
-                let event = commit(shared, &record, &progress, &plans).await?;
+                let event = match commit(shared, &record, &progress, &plans).await? {
+                    CommitOutcome::Committed => Event::Committed,
+                    // The catalog may have forgotten its record of a commit: a refusal alone proves nothing (law 5).
+                    CommitOutcome::Conflict { .. } => match look(shared, &plans).await? {
+                        Event::MarkerFound => Event::MarkerFound,
+                        _ => Event::Conflict,
+                    },
+                    CommitOutcome::Unknown { error } => {
+                        patience.pause(shared, "the catalog", error).await?;
+                        Event::Lost
+                    }
+                };
                 advance(&mut record, event)?;
                 settle(shared, &record, event).await?;
             }
@@ -185,7 +224,14 @@ async fn build(
             plans.push(None);
             continue;
         };
-        plans.push(Some(seal(shared, record, index, attempt, draft).await?));
+        match seal(shared, record, index, attempt, draft).await {
+            Ok(plan) => plans.push(Some(plan)),
+            Err(error) => {
+                work.refuse(shared, record, index, error).await?;
+                moved(record, index, Event::SetAside)?;
+                plans.push(None);
+            }
+        }
     }
     let sealed = record.clone();
     blocking(shared, move |shared| Ok(shared.store.operations().seal(&sealed)?)).await?;
@@ -228,13 +274,13 @@ async fn seal(
     Ok(plan)
 }
 
-/// Sends the sealed attempt to the catalog (D4) and says what became of it.
+/// Sends the sealed attempt to the catalog (D4) and counts what became of it.
 async fn commit(
     shared: &Arc<Shared>,
     record: &OperationRecord,
     progress: &Progress,
     plans: &[Option<SharePlan>],
-) -> Result<Event, EngineError> {
+) -> Result<CommitOutcome, EngineError> {
     let sealed: Vec<Sealed> = plans.iter().flatten().map(|plan| plan.sealed.clone()).collect();
     failpoint::hit("before_commit");
     let began = shared.clock.monotonic();
@@ -243,24 +289,46 @@ async fn commit(
         .counters
         .commit_time
         .record(shared.clock.monotonic().saturating_sub(began));
-    Ok(match outcome {
+    match &outcome {
         CommitOutcome::Committed => {
             failpoint::hit("after_commit");
             shared.counters.commits.add(1);
-            Event::Committed
         }
         CommitOutcome::Conflict { tables } => {
             shared.counters.commit_conflicts.add(1);
             let names: Vec<String> = tables.iter().map(ToString::to_string).collect();
-            tracing::info!(operation = %record.id(), tables = names.join(", "), "the base moved; planning again");
-            Event::Conflict
+            tracing::info!(operation = %record.id(), tables = names.join(", "), "the base moved");
         }
         CommitOutcome::Unknown { error } => {
             shared.counters.commit_unknowns.add(1);
-            shared.board.error(&error, "commit");
-            Event::Lost
+            shared.board.error(error, "commit");
         }
-    })
+    }
+    Ok(outcome)
+}
+
+/// Spaces the tries of one publishing and bounds them by `retry_for`.
+#[derive(Default)]
+struct Patience {
+    since: Option<Duration>,
+    pause: Duration,
+}
+
+impl Patience {
+    /// Waits before the next try.
+    async fn pause(&mut self, shared: &Shared, what: &'static str, error: LakeError) -> Result<(), EngineError> {
+        let now = shared.clock.monotonic();
+        let out_for = now.saturating_sub(*self.since.get_or_insert(now));
+        if out_for > shared.options().retry_for {
+            return Err(EngineError::Unavailable {
+                what,
+                seconds: out_for.as_secs(),
+                source: Box::new(error.into()),
+            });
+        }
+        self.pause = (self.pause * 2).clamp(RETRY_PAUSE_MIN, RETRY_PAUSE_MAX);
+        shared.pause(self.pause).await
+    }
 }
 
 /// Looks for the attempt's marker in every table (law 5).
@@ -269,10 +337,14 @@ async fn look(shared: &Arc<Shared>, plans: &[Option<SharePlan>]) -> Result<Event
     let mut looked = 0_u64;
     for plan in plans.iter().flatten() {
         looked += 1;
-        match retrying(shared, "the catalog", || shared.lake.look(&plan.sealed)).await? {
-            Look::Found { .. } => found += 1,
-            Look::BaseUnchanged => {}
-            Look::BaseMoved => moved += 1,
+        match retrying(shared, "the catalog", || shared.lake.look(&plan.sealed)).await {
+            Ok(Look::Found { .. }) => found += 1,
+            Ok(Look::BaseUnchanged) => {}
+            Ok(Look::BaseMoved) => moved += 1,
+            // The catalog has no record of the attempt, and the table is gone or cannot be read: nothing
+            // can be committed to it, and writing again sets it aside.
+            Err(EngineError::Lake(error)) if error.remedy() == Remedy::BlockTable => moved += 1,
+            Err(error) => return Err(error),
         }
     }
     if found > 0 && found < looked {
@@ -343,6 +415,7 @@ async fn complete(
     work: &mut dyn Work,
     plans: &[Option<SharePlan>],
 ) -> Result<(), EngineError> {
+    let _held = shared.change_records().await;
     let writes = work.completion(shared, record, plans)?;
     let tables = writes.tables.clone();
     let ended = record.clone();
@@ -366,6 +439,9 @@ pub(crate) async fn blocking<T: Send + 'static>(
     let joined = tokio::task::spawn_blocking(move || work(&shared)).await;
     joined.unwrap_or_else(|error| Err(EngineError::Invariant(format!("a worker thread ended: {error}"))))
 }
+
+/// Is the shortest pause between two tries of one publishing.
+const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
 
 /// Is the longest pause between two tries of the catalog.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -406,3 +482,6 @@ where
         pause = (pause * 2).min(RETRY_PAUSE_MAX);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -86,7 +86,7 @@ catalogue! {
     REFRESH_FAILURES = Counter "flow_refresh_failures_total" [] "Refreshes that failed.";
     REFRESH_ROWS = Counter "flow_refresh_rows_total" [] "Rows that refreshes inserted or deleted.";
     REFRESH_SECONDS = Histogram "flow_refresh_seconds" [] "Time of a refresh.";
-    FREE_BYTES = Gauge "flow_storage_free_bytes" [] "Free disk on the file system of state_dir.";
+    FREE_BYTES = Gauge "flow_storage_free_bytes" [] "Free disk on the fullest file system of state_dir, warehouse and catalog.";
     JOURNAL_BYTES = Gauge "flow_storage_journal_bytes" [] "Size of the journal.";
     INDEX_BYTES = Gauge "flow_storage_index_bytes" [] "Size of the row index with its hot rows.";
     CAPTURE_PAUSED = Gauge "flow_storage_capture_paused" [] "Is 1 while capture waits for free disk, else 0.";
