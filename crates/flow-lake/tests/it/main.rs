@@ -6,3 +6,4 @@ mod fixture;
 mod foreign;
 mod history;
 mod speed;
+mod tables;
