@@ -272,6 +272,13 @@ impl EpochWork {
         let (outcomes, appended) = match outcomes {
             TableFold::Folded { outcomes, appended } => (outcomes, appended),
             TableFold::Refused { error, at } => return Ok(Some(refused(&error, at))),
+            TableFold::Tied { ties_max } => {
+                let reason = format!(
+                    "a transaction changes more than {ties_max} keys of rows with values that PostgreSQL left out \
+                     (TOAST); limits.memory holds no more of them"
+                );
+                return Ok(Some(Refusal::new("F0022", reason)));
+            }
         };
         let resolved = if record.schema.has_key() {
             let table = record.clone();
@@ -360,20 +367,18 @@ impl Work for EpochWork {
             }
             Prepared::Surveyed(survey) => survey,
         };
-        let survey = Arc::new(survey);
-        for pass in 0..survey.passes.count() {
+        // The same tables in every pass: one that is given up meanwhile is written whole or not at all.
+        let inputs = Arc::new((survey, fold_tables(&shared.tables())));
+        let passes = inputs.0.passes.count();
+        shared.counters.fold_passes.add(passes);
+        for pass in 0..passes {
             let mut folds = match first.take() {
                 Some(folds) => folds,
                 None => {
-                    let (survey, range) = (survey.clone(), self.range);
+                    let (inputs, range) = (inputs.clone(), self.range);
                     blocking(shared, move |shared| {
-                        fold(
-                            &shared.store,
-                            range,
-                            &fold_tables(&shared.tables()),
-                            &survey.passes,
-                            pass,
-                        )
+                        let (survey, tables) = inputs.as_ref();
+                        fold(&shared.store, range, tables, &survey.passes, pass)
                     })
                     .await?
                 }

@@ -69,6 +69,7 @@ catalogue! {
     RECEIVED_BYTES = Counter "flow_received_bytes_total" [] "Bytes of changes received.";
     JOURNAL_SYNCS = Counter "flow_journal_syncs_total" [] "Journal groups made durable.";
     EPOCHS = Counter "flow_published_epochs_total" [] "Epochs published.";
+    FOLD_PASSES = Counter "flow_fold_passes_total" [] "Walks over the journal that folding epochs took; a transaction over the memory budget takes several.";
     INSERTED_ROWS = Counter "flow_inserted_rows_total" [] "Rows written to bronze tables.";
     DELETED_ROWS = Counter "flow_deleted_rows_total" [] "Rows deleted from bronze tables.";
     COPIED_ROWS = Counter "flow_copied_rows_total" [] "Rows copied by initial copies.";
@@ -145,6 +146,7 @@ fn counters(families: &mut Families, counters: &Counters) {
         (RECEIVED_BYTES, &counters.received_bytes),
         (JOURNAL_SYNCS, &counters.journal_syncs),
         (EPOCHS, &counters.epochs_published),
+        (FOLD_PASSES, &counters.fold_passes),
         (INSERTED_ROWS, &counters.rows_inserted),
         (DELETED_ROWS, &counters.rows_deleted),
         (COPIED_ROWS, &counters.rows_copied),
