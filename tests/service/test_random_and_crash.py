@@ -1,5 +1,6 @@
 """A random workload while the service is killed: at random moments, and at every durable step."""
 import os
+import sqlite3
 import time
 
 import pytest
@@ -74,6 +75,31 @@ def test_killed_at_each_durable_step(database, make_flow, read, rng, name):
         flow.wait_ready()
         oracle.check_all(flow, read(flow))
         flow.stop()
+
+
+def test_commit_that_the_catalog_forgot_is_found(database, make_flow, read):
+    """Records of old commits are dropped from the catalog, also by another service on it. The table itself still has
+    the attempt's marker, so a service that died before it heard of its commit does not publish it again."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)", "INSERT INTO t SELECT g, g FROM generate_series(1, 100) g")
+    database.publish("t")
+    flow = make_flow(database, ["public.t"])
+    flow.start().wait_ready()
+    flow.stop()
+    flow.start(init=False, env={"FLOW_FAILPOINT": "after_commit:1"})
+    database.transaction("UPDATE t SET v = v + 1 WHERE id < 50", "DELETE FROM t WHERE id > 90", "INSERT INTO t VALUES (500, 5)")
+    flow.wait_exit(60)
+    assert (flow.state_dir / "failpoint.hit").exists()
+    with sqlite3.connect(flow.catalog, timeout=30) as c:
+        assert c.execute("DELETE FROM flow_commits").rowcount > 0
+        c.execute("DELETE FROM flow_operations")
+    readers = read(flow)
+    committed = readers[1].load("public.t").metadata.current_snapshot_id
+    flow.start(init=False).wait_ready()
+    assert oracle.check_all(flow, readers) == {"public.t": 91}
+    assert readers[1].load("public.t").metadata.current_snapshot_id == committed, "it was committed once"
+    database.execute("UPDATE t SET v = v + 1")
+    oracle.check_all(flow, readers)
+    assert flow.table("public.t")["state"] == "streaming"
 
 
 @pytest.mark.parametrize("name", ["operation_begun", "files_written", "operation_sealed", "before_commit", "after_commit"])

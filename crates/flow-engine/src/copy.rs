@@ -145,6 +145,7 @@ fn write(
     let mut files = Vec::new();
     let mut rows = 0;
     for batch in batches {
+        runtime.block_on(shared.room_in_lake())?;
         let place = runtime.block_on(writer.write(&batch.rows))?;
         while files.len() <= place.file {
             files.push(shared.store.files().next_id()?);

@@ -65,6 +65,7 @@ pub struct Counters {
     pub reconnects: Counter,
     pub journal_syncs: Counter,
     pub epochs_published: Counter,
+    pub fold_passes: Counter,
     pub rows_inserted: Counter,
     pub rows_deleted: Counter,
     pub rows_copied: Counter,

@@ -13,11 +13,12 @@ use async_trait::async_trait;
 use flow_core::clock::{UnixMicros, iso_utc};
 use flow_core::operation::Phase;
 use flow_core::schedule::EpochLimits;
-use flow_core::{Attempt, Epoch, Lsn, TableId};
+use flow_core::{Attempt, Epoch, Lsn, Remedial, Remedy, TableId};
 use flow_lake::Progress;
 use flow_store::{CompletionWrites, Kind, LedgerPosition, OperationRecord, Store, TableRecord, TableState};
 
 use crate::block::{Block, block_table};
+use crate::board::chain;
 use crate::error::EngineError;
 use crate::fold::{FoldTable, FoldTables, Range, Survey, TableFold, fold, survey};
 use crate::publish::{Draft, SharePlan, Work, blocking, retrying};
@@ -187,33 +188,32 @@ impl EpochWork {
         .await
     }
 
-    async fn block(&self, shared: &Arc<Shared>, table: TableId, code: &str, reason: String) -> Result<(), EngineError> {
+    async fn block(&self, shared: &Arc<Shared>, table: TableId, why: Refusal) -> Result<(), EngineError> {
         let block = Block {
-            code: code.to_owned(),
-            reason,
+            code: why.code,
+            reason: why.reason,
             hold_lsn: self.range.from,
         };
         block_table(shared, table, block).await
     }
 
-    /// Opens the lake table of a share, unless a foreign commit stands on it.
+    /// Opens the lake table of a share, unless it is not as this program left it.
     async fn open(
         &self,
         shared: &Arc<Shared>,
         record: &TableRecord,
-    ) -> Result<Result<flow_lake::Table, (&'static str, String)>, EngineError> {
-        let table = retrying(shared, "the catalog", || shared.lake.load(&record.target)).await?;
+    ) -> Result<Result<flow_lake::Table, Refusal>, EngineError> {
+        let table = match retrying(shared, "the catalog", || shared.lake.load(&record.target)).await {
+            Ok(table) => table,
+            Err(error) => return Ok(Err(refusal(shared, error)?)),
+        };
         let Some(table) = table else {
-            return Ok(Err((
-                "F0006",
-                format!("table {} is no longer in the catalog", record.target),
-            )));
+            let reason = format!("table {} is no longer in the catalog", record.target);
+            return Ok(Err(Refusal::new("F0006", reason)));
         };
         if record.target_uuid.as_deref() != Some(table.uuid().as_str()) {
-            return Ok(Err((
-                "F0006",
-                format!("table {} was replaced by another one", record.target),
-            )));
+            let reason = format!("table {} was replaced by another one", record.target);
+            return Ok(Err(Refusal::new("F0006", reason)));
         }
         if table.current_snapshot_id() != record.snapshot_id {
             let by = table.current_operation_id().unwrap_or("another program");
@@ -222,7 +222,11 @@ impl EpochWork {
                 table.current_snapshot_id(),
                 record.target
             );
-            return Ok(Err(("F0007", reason)));
+            return Ok(Err(Refusal::new("F0007", reason)));
+        }
+        if let Some(shape) = table.foreign_shape() {
+            let reason = format!("another program changed the definition of {}: {shape}", record.target);
+            return Ok(Err(Refusal::new("F0007", reason)));
         }
         Ok(Ok(table))
     }
@@ -243,12 +247,16 @@ impl EpochWork {
             if table.phase() == Phase::SetAside {
                 continue;
             }
-            match self.open(shared, &record).await? {
-                Ok(table) => {
-                    let writer = TableWriter::new(shared, record.clone(), table, operation, share, attempt)?;
-                    open.push(Open { share, record, writer });
+            let table = match self.open(shared, &record).await? {
+                Ok(table) => table,
+                Err(why) => {
+                    self.block(shared, record.id, why).await?;
+                    continue;
                 }
-                Err((code, reason)) => self.block(shared, record.id, code, reason).await?,
+            };
+            match TableWriter::new(shared, record.clone(), table, operation, share, attempt) {
+                Ok(writer) => open.push(Open { share, record, writer }),
+                Err(error) => self.block(shared, record.id, refusal(shared, error)?).await?,
             }
         }
         Ok(open)
@@ -260,16 +268,23 @@ impl EpochWork {
         record: &TableRecord,
         writer: &mut TableWriter,
         outcomes: TableFold,
-    ) -> Result<Option<(String, String)>, EngineError> {
+    ) -> Result<Option<Refusal>, EngineError> {
         let (outcomes, appended) = match outcomes {
             TableFold::Folded { outcomes, appended } => (outcomes, appended),
             TableFold::Refused { error, at } => return Ok(Some(refused(&error, at))),
+            TableFold::Tied { ties_max } => {
+                let reason = format!(
+                    "a transaction changes more than {ties_max} keys of rows with values that PostgreSQL left out \
+                     (TOAST); limits.memory holds no more of them"
+                );
+                return Ok(Some(Refusal::new("F0023", reason)));
+            }
         };
         let resolved = if record.schema.has_key() {
             let table = record.clone();
             match blocking(shared, move |shared| resolve(&shared.store, &table, outcomes)).await? {
                 Ok(resolved) => resolved,
-                Err(refusal) => return Ok(Some((refusal.code.to_owned(), refusal.reason))),
+                Err(refusal) => return Ok(Some(Refusal::new(refusal.code, refusal.reason))),
             }
         } else {
             let rows = appended.into_iter().map(|row| NewRow {
@@ -288,8 +303,35 @@ impl EpochWork {
     }
 }
 
+/// Says why a table cannot go on.
+#[derive(Debug)]
+struct Refusal {
+    code: String,
+    reason: String,
+}
+
+impl Refusal {
+    fn new(code: impl Into<String>, reason: String) -> Self {
+        Refusal {
+            code: code.into(),
+            reason,
+        }
+    }
+}
+
+/// Turns an error of the lake that concerns one table into the reason to block it; gives any other
+/// error back. A warehouse that is not there concerns all of them.
+fn refusal(shared: &Shared, error: EngineError) -> Result<Refusal, EngineError> {
+    match &error {
+        EngineError::Lake(lake) if lake.remedy() == Remedy::BlockTable && shared.lake.is_present() => {
+            Ok(Refusal::new(lake.code().unwrap_or("F0308"), chain(lake)))
+        }
+        _ => Err(error),
+    }
+}
+
 /// Names code and reason of a change that cannot be folded.
-fn refused(error: &flow_core::collapse::CollapseError, at: Lsn) -> (String, String) {
+fn refused(error: &flow_core::collapse::CollapseError, at: Lsn) -> Refusal {
     use flow_core::collapse::CollapseError as E;
     let code = match error {
         E::Blocked { code, .. } => code.clone(),
@@ -297,7 +339,7 @@ fn refused(error: &flow_core::collapse::CollapseError, at: Lsn) -> (String, Stri
         E::AppendOnly => "F0009".to_owned(),
         E::Key(_) | E::Exists | E::Missing => "F0004".to_owned(),
     };
-    (code, format!("{} (transaction {at})", crate::board::chain(error)))
+    Refusal::new(code, format!("{} (transaction {at})", chain(error)))
 }
 
 /// Is one share's writer with the table it is for.
@@ -325,20 +367,18 @@ impl Work for EpochWork {
             }
             Prepared::Surveyed(survey) => survey,
         };
-        let survey = Arc::new(survey);
-        for pass in 0..survey.passes.count() {
+        // The same tables in every pass: one that is given up meanwhile is written whole or not at all.
+        let inputs = Arc::new((survey, fold_tables(&shared.tables())));
+        let passes = inputs.0.passes.count();
+        shared.counters.fold_passes.add(passes);
+        for pass in 0..passes {
             let mut folds = match first.take() {
                 Some(folds) => folds,
                 None => {
-                    let (survey, range) = (survey.clone(), self.range);
+                    let (inputs, range) = (inputs.clone(), self.range);
                     blocking(shared, move |shared| {
-                        fold(
-                            &shared.store,
-                            range,
-                            &fold_tables(&shared.tables()),
-                            &survey.passes,
-                            pass,
-                        )
+                        let (survey, tables) = inputs.as_ref();
+                        fold(&shared.store, range, tables, &survey.passes, pass)
                     })
                     .await?
                 }
@@ -349,27 +389,49 @@ impl Work for EpochWork {
                 let fold = folds.remove(&table.record.id);
                 let shared = shared.clone();
                 tasks.push(tokio::spawn(async move {
-                    let refusal = match fold {
-                        Some(fold) => EpochWork::write_pass(&shared, &table.record, &mut table.writer, fold).await?,
-                        None => None,
+                    let outcome = match fold {
+                        Some(fold) => EpochWork::write_pass(&shared, &table.record, &mut table.writer, fold).await,
+                        None => Ok(None),
                     };
-                    Ok::<_, EngineError>((table, refusal))
+                    (table, outcome)
                 }));
             }
             for task in tasks {
                 let joined = task.await.map_err(|error| EngineError::Invariant(error.to_string()))?;
-                match joined? {
-                    (table, None) => open.push(table),
-                    (table, Some((code, reason))) => self.block(shared, table.record.id, &code, reason).await?,
+                let (table, outcome) = joined;
+                match outcome {
+                    Ok(None) => open.push(table),
+                    Ok(Some(why)) => self.block(shared, table.record.id, why).await?,
+                    Err(error) => self.block(shared, table.record.id, refusal(shared, error)?).await?,
                 }
             }
         }
         let mut drafts: Vec<Option<Draft>> = operation.shares.iter().map(|_| None).collect();
         for table in open {
-            let draft = table.writer.finish(self.summary(shared)).await?;
-            drafts[table.share] = draft;
+            match table.writer.finish(self.summary(shared)).await {
+                Ok(draft) => drafts[table.share] = draft,
+                Err(error) => self.block(shared, table.record.id, refusal(shared, error)?).await?,
+            }
         }
         Ok(drafts)
+    }
+
+    fn repeats(&self) -> bool {
+        true
+    }
+
+    async fn refuse(
+        &mut self,
+        shared: &Arc<Shared>,
+        operation: &OperationRecord,
+        share: usize,
+        error: EngineError,
+    ) -> Result<(), EngineError> {
+        let why = refusal(shared, error)?;
+        match operation.shares[share].table {
+            Some(id) => self.block(shared, id, why).await,
+            None => Err(EngineError::Invariant("an epoch's share is of no table".to_owned())),
+        }
     }
 
     fn progress(&self, shared: &Shared, operation: &OperationRecord) -> Progress {

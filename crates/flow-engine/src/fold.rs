@@ -5,18 +5,19 @@
 //!    stays whole) is folded in several: each pass keeps the keys of one hash class only, so memory
 //!    stays bounded under any transaction size.
 //! 3. An update that changes the key and leaves out columns ties both keys: they must be folded in
-//!    the same pass, because the columns may come from the old key's row in this very range.
+//!    the same pass, because the columns may come from the old key's row in this very range. Ties
+//!    live in memory, so a range has a limit of them; a table that goes past it is refused.
 //!
 //! It reads the journal and nothing else: what the keys were before is the row index's to tell.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use flow_core::collapse::{Collapse, CollapseError, Outcome};
 use flow_core::key::encode_key;
-use flow_core::row::{State, has_state};
+use flow_core::row::{State, fill_unchanged, has_state};
 use flow_core::transaction::{Change, ChunkReader, Old};
 use flow_core::{Lsn, TableId, TableSchema};
 use flow_store::Store;
@@ -41,6 +42,13 @@ pub(crate) struct FoldTable {
 /// Holds the tables whose changes are wanted; all others are skipped.
 pub(crate) type FoldTables = BTreeMap<TableId, FoldTable>;
 
+/// Is the part of folding's memory that ties may take.
+const TIES_SHARE: u64 = 2;
+
+/// Is what a tie takes in memory, in bytes: a hash table's slot of 17, at its emptiest, and half
+/// again while it grows.
+const TIE_BYTES: u64 = 64;
+
 /// Is what one table's changes in a range became.
 #[derive(Debug)]
 pub(crate) enum TableFold {
@@ -51,6 +59,8 @@ pub(crate) enum TableFold {
     },
     /// The table cannot be followed through this range.
     Refused { error: CollapseError, at: Lsn },
+    /// The table has more keys to fold together than memory has room for.
+    Tied { ties_max: u64 },
 }
 
 /// Says how a range is cut into passes.
@@ -59,6 +69,9 @@ pub(crate) struct Passes {
     count: u64,
     /// Maps a key's hash to the class representative it is tied to.
     ties: HashMap<u64, u64>,
+    ties_max: u64,
+    /// Holds the tables that went past the limit; nothing of them is folded.
+    over: BTreeSet<TableId>,
 }
 
 impl Passes {
@@ -77,11 +90,17 @@ impl Passes {
         hash
     }
 
-    fn tie(&mut self, left: u64, right: u64) {
+    /// Ties two keys of a table, or gives the table up.
+    fn tie(&mut self, table: TableId, left: u64, right: u64) {
         let (left, right) = (self.root(left), self.root(right));
-        if left != right {
-            self.ties.insert(left.max(right), left.min(right));
+        if left == right || self.over.contains(&table) {
+            return;
         }
+        if self.ties.len() as u64 >= self.ties_max {
+            self.over.insert(table);
+            return;
+        }
+        self.ties.insert(left.max(right), left.min(right));
     }
 
     fn class(&self, hash: u64) -> u64 {
@@ -93,7 +112,7 @@ impl Passes {
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     /// Holds the wanted tables that change in the range.
-    pub(crate) tables: std::collections::BTreeSet<TableId>,
+    pub(crate) tables: BTreeSet<TableId>,
     /// Says how to cut it.
     pub(crate) passes: Passes,
 }
@@ -144,11 +163,13 @@ pub(crate) fn survey(
     budget_bytes: u64,
 ) -> Result<Survey, EngineError> {
     // Folding holds keys and entries beside the rows, about as much again.
-    let count = (bytes * 2).div_ceil(budget_bytes.max(1)).max(1);
+    let passes = |budget: u64| (bytes * 2).div_ceil(budget.max(1)).max(1);
+    let count = passes(budget_bytes);
     let mut survey = Survey {
         passes: Passes {
             count,
-            ties: HashMap::new(),
+            ties_max: budget_bytes / TIES_SHARE / TIE_BYTES,
+            ..Passes::default()
         },
         ..Survey::default()
     };
@@ -164,14 +185,19 @@ pub(crate) fn survey(
             new,
         } = &change
             && has_state(new, &table.schema, State::Unchanged)
+            // A key column that was left out is the old tuple's; a row that is whole with it needs no tie.
+            && let Ok(new) = fill_unchanged(new, old, &table.schema)
+            && new.has_state(&table.schema, State::Unchanged)
             && encode_key(old, &table.schema, &mut old_key).is_ok()
-            && encode_key(new, &table.schema, &mut new_key).is_ok()
+            && encode_key(new.as_bytes(), &table.schema, &mut new_key).is_ok()
             && old_key != new_key
         {
-            survey.passes.tie(key_hash(*id, &old_key), key_hash(*id, &new_key));
+            survey.passes.tie(*id, key_hash(*id, &old_key), key_hash(*id, &new_key));
         }
         Ok(())
     })?;
+    // Where each key's class lies is asked only while folding, so the count may still change.
+    survey.passes.count = passes(budget_bytes - survey.passes.ties.len() as u64 * TIE_BYTES);
     Ok(survey)
 }
 
@@ -183,6 +209,11 @@ pub(crate) fn fold(
     passes: &Passes,
     pass: u64,
 ) -> Result<BTreeMap<TableId, TableFold>, EngineError> {
+    let mut out = BTreeMap::new();
+    for id in &passes.over {
+        let ties_max = passes.ties_max;
+        out.insert(*id, TableFold::Tied { ties_max });
+    }
     let mut folds: BTreeMap<TableId, Collapse<'_>> = BTreeMap::new();
     let mut refused: BTreeMap<TableId, (CollapseError, Lsn)> = BTreeMap::new();
     let mut splitter = Splitter {
@@ -193,7 +224,7 @@ pub(crate) fn fold(
     };
     walk(store, range, tables, |table, change, lsn| {
         let id = change.table();
-        if refused.contains_key(&id) {
+        if refused.contains_key(&id) || passes.over.contains(&id) {
             return Ok(());
         }
         // The map's own entry borrows the schema for as long as the fold lives.
@@ -209,7 +240,6 @@ pub(crate) fn fold(
         }
         Ok(())
     })?;
-    let mut out = BTreeMap::new();
     for (id, collapse) in folds {
         let fold = match (refused.remove(&id), collapse) {
             (Some((error, at)), _) => TableFold::Refused { error, at },
@@ -274,12 +304,10 @@ impl Splitter<'_> {
                 old: old @ (Old::Key(row) | Old::Full(row)),
                 new,
             } => {
-                let filled = flow_core::row::resolve_unchanged(new, row, &table.schema)
-                    .ok()
-                    .flatten();
-                let new = filled.map_or_else(|| new.clone(), |row| row.bytes().clone());
+                let filled = fill_unchanged(new, row, &table.schema).map_err(flow_core::key::KeyError::from)?;
+                let new = filled.bytes().clone();
                 let leaves = self.holds(table, *id, row)?;
-                let enters = self.holds_new(table, *id, &new, row)?;
+                let enters = self.holds(table, *id, &new)?;
                 return match (leaves, enters) {
                     (true, true) => collapse.fold(change),
                     (true, false) => collapse.fold(Change::Delete {
@@ -294,12 +322,7 @@ impl Splitter<'_> {
         }
         collapse.fold(change)
     }
-
-    /// Says whether the new row's key is in the pass; a key column it leaves out is the old row's.
-    fn holds_new(&mut self, table: &FoldTable, id: TableId, new: &[u8], old: &[u8]) -> Result<bool, CollapseError> {
-        match self.holds(table, id, new) {
-            Err(CollapseError::Key(flow_core::key::KeyError::Missing(_))) => self.holds(table, id, old),
-            other => other,
-        }
-    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use flow_core::clock::Clock;
 use flow_core::operation::{Event, Phase};
 use flow_core::{Attempt, Remedial, Remedy};
-use flow_lake::{CommitOutcome, Look, Progress, SealInput, Sealed, Table, WrittenFile};
+use flow_lake::{CommitOutcome, LakeError, Look, Progress, SealInput, Sealed, Table, WrittenFile};
 use flow_store::{CompletionWrites, OperationRecord};
 use serde::{Deserialize, Serialize};
 
@@ -62,10 +62,27 @@ pub(crate) trait Work: Send {
         attempt: Attempt,
     ) -> Result<Vec<Option<Draft>>, EngineError>;
 
+    /// Says whether a failed attempt may be written again from the start, by this very work.
+    fn repeats(&self) -> bool {
+        false
+    }
+
+    /// Sets a share's table aside because the lake refused it, or gives the error back.
+    async fn refuse(
+        &mut self,
+        _shared: &Arc<Shared>,
+        _record: &OperationRecord,
+        _share: usize,
+        error: EngineError,
+    ) -> Result<(), EngineError> {
+        Err(error)
+    }
+
     /// Says what the commit records beside the tables.
     fn progress(&self, shared: &Shared, record: &OperationRecord) -> Progress;
 
     /// Says what the last write of the operation moves: table records, ledger, refresh frontiers.
+    /// Nobody else changes a table record meanwhile, so it is taken as [`Shared::table`] has it.
     fn completion(
         &mut self,
         shared: &Shared,
@@ -85,14 +102,36 @@ pub(crate) async fn publish(
     work: &mut dyn Work,
 ) -> Result<Vec<Option<SharePlan>>, EngineError> {
     let mut plans = load_plans(&record)?;
+    let mut patience = Patience::default();
     loop {
         match phase(&record)? {
             Phase::Building { attempt } => {
-                plans = build(shared, &mut record, work, attempt).await?;
+                shared.room_in_lake().await?;
+                let mut next = record.clone();
+                match build(shared, &mut next, work, attempt).await {
+                    Ok(built) => (record, plans) = (next, built),
+                    // Nothing of the attempt is sealed, so it is written again as after a restart.
+                    Err(EngineError::Lake(error)) if error.remedy() == Remedy::Retry && work.repeats() => {
+                        shared.board.error(&error, "writing");
+                        patience.pause(shared, "the lake", error).await?;
+                    }
+                    Err(error) => return Err(error),
+                }
             }
             Phase::Sealed { .. } => {
                 let progress = work.progress(shared, &record);
-                let event = commit(shared, &record, &progress, &plans).await?;
+                let event = match commit(shared, &record, &progress, &plans).await? {
+                    CommitOutcome::Committed => Event::Committed,
+                    // The catalog may have forgotten its record of a commit: a refusal alone proves nothing (law 5).
+                    CommitOutcome::Conflict { .. } => match look(shared, &plans).await? {
+                        Event::MarkerFound => Event::MarkerFound,
+                        _ => Event::Conflict,
+                    },
+                    CommitOutcome::Unknown { error } => {
+                        patience.pause(shared, "the catalog", error).await?;
+                        Event::Lost
+                    }
+                };
                 advance(&mut record, event)?;
                 settle(shared, &record, event).await?;
             }
@@ -187,7 +226,14 @@ async fn build(
             plans.push(None);
             continue;
         };
-        plans.push(Some(seal(shared, record, index, attempt, draft).await?));
+        match seal(shared, record, index, attempt, draft).await {
+            Ok(plan) => plans.push(Some(plan)),
+            Err(error) => {
+                work.refuse(shared, record, index, error).await?;
+                moved(record, index, Event::SetAside)?;
+                plans.push(None);
+            }
+        }
     }
     let sealed = record.clone();
     blocking(shared, move |shared| Ok(shared.store.operations().seal(&sealed)?)).await?;
@@ -230,13 +276,13 @@ async fn seal(
     Ok(plan)
 }
 
-/// Sends the sealed attempt to the catalog (D4) and says what became of it.
+/// Sends the sealed attempt to the catalog (D4) and counts what became of it.
 async fn commit(
     shared: &Arc<Shared>,
     record: &OperationRecord,
     progress: &Progress,
     plans: &[Option<SharePlan>],
-) -> Result<Event, EngineError> {
+) -> Result<CommitOutcome, EngineError> {
     let sealed: Vec<Sealed> = plans.iter().flatten().map(|plan| plan.sealed.clone()).collect();
     failpoint::hit("before_commit");
     let began = shared.clock.monotonic();
@@ -245,24 +291,46 @@ async fn commit(
         .counters
         .commit_time
         .record(shared.clock.monotonic().saturating_sub(began));
-    Ok(match outcome {
+    match &outcome {
         CommitOutcome::Committed => {
             failpoint::hit("after_commit");
             shared.counters.commits.add(1);
-            Event::Committed
         }
         CommitOutcome::Conflict { tables } => {
             shared.counters.commit_conflicts.add(1);
             let names: Vec<String> = tables.iter().map(ToString::to_string).collect();
-            tracing::info!(operation = %record.id(), tables = names.join(", "), "the base moved; planning again");
-            Event::Conflict
+            tracing::info!(operation = %record.id(), tables = names.join(", "), "the base moved");
         }
         CommitOutcome::Unknown { error } => {
             shared.counters.commit_unknowns.add(1);
-            shared.board.error(&error, "commit");
-            Event::Lost
+            shared.board.error(error, "commit");
         }
-    })
+    }
+    Ok(outcome)
+}
+
+/// Spaces the tries of one publishing and bounds them by `retry_for`.
+#[derive(Default)]
+struct Patience {
+    since: Option<Duration>,
+    pause: Duration,
+}
+
+impl Patience {
+    /// Waits before the next try.
+    async fn pause(&mut self, shared: &Shared, what: &'static str, error: LakeError) -> Result<(), EngineError> {
+        let now = shared.clock.monotonic();
+        let out_for = now.saturating_sub(*self.since.get_or_insert(now));
+        if out_for > shared.options().retry_for {
+            return Err(EngineError::Unavailable {
+                what,
+                seconds: out_for.as_secs(),
+                source: Box::new(error.into()),
+            });
+        }
+        self.pause = (self.pause * 2).clamp(RETRY_PAUSE_MIN, RETRY_PAUSE_MAX);
+        shared.pause(self.pause).await
+    }
 }
 
 /// Looks for the attempt's marker in every table (law 5).
@@ -271,10 +339,14 @@ async fn look(shared: &Arc<Shared>, plans: &[Option<SharePlan>]) -> Result<Event
     let mut looked = 0_u64;
     for plan in plans.iter().flatten() {
         looked += 1;
-        match retrying(shared, "the catalog", || shared.lake.look(&plan.sealed)).await? {
-            Look::Found { .. } => found += 1,
-            Look::BaseUnchanged => {}
-            Look::BaseMoved => moved += 1,
+        match retrying(shared, "the catalog", || shared.lake.look(&plan.sealed)).await {
+            Ok(Look::Found { .. }) => found += 1,
+            Ok(Look::BaseUnchanged) => {}
+            Ok(Look::BaseMoved) => moved += 1,
+            // The catalog has no record of the attempt, and the table is gone or cannot be read: nothing
+            // can be committed to it, and writing again sets it aside.
+            Err(EngineError::Lake(error)) if error.remedy() == Remedy::BlockTable => moved += 1,
+            Err(error) => return Err(error),
         }
     }
     if found > 0 && found < looked {
@@ -345,6 +417,7 @@ async fn complete(
     work: &mut dyn Work,
     plans: &[Option<SharePlan>],
 ) -> Result<(), EngineError> {
+    let _held = shared.change_records().await;
     let writes = work.completion(shared, record, plans)?;
     let tables = writes.tables.clone();
     let ended = record.clone();
@@ -368,6 +441,10 @@ pub(crate) async fn blocking<T: Send + 'static>(
     let joined = tokio::task::spawn_blocking(move || work(&shared)).await;
     joined.unwrap_or_else(|error| Err(EngineError::Invariant(format!("a worker thread ended: {error}"))))
 }
+
+/// Are the shortest and the longest pause between two tries of one publishing.
+const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Repeats what asks for patience, for `retry_for`. `what` names what is tried where the error does
 /// not say what is away.
@@ -418,77 +495,4 @@ where
 }
 
 #[cfg(test)]
-mod tests {
-    use flow_source::SourceError;
-    use flow_testkit::clock::ManualClock;
-
-    use super::*;
-    use crate::status::ServiceState;
-
-    fn lake() -> EngineError {
-        let source = std::io::ErrorKind::Interrupted.into();
-        let path = "/lake/x".into();
-        let action = "write";
-        flow_lake::LakeError::File { action, path, source }.into()
-    }
-
-    /// Runs an attempt that fails with each error in turn and then succeeds. Gives the state that
-    /// was shown while each was waited for.
-    async fn waited(errors: Vec<EngineError>) -> (Result<(), EngineError>, Vec<ServiceState>, [bool; 2]) {
-        let clock = Arc::new(ManualClock::at(0));
-        let board = Board::new(clock.clone(), Arc::default());
-        board.write().state = ServiceState::Streaming;
-        board.write().connected = true;
-        let mut errors = errors.into_iter();
-        let (mut states, mut away) = (Vec::new(), [false; 2]);
-        let ended = retry(
-            &board,
-            clock.as_ref(),
-            || Duration::from_secs(60),
-            "PostgreSQL",
-            || {
-                states.push(board.post().state);
-                clock.advance(3600 * 1_000_000 * i64::from(states.len() == 1));
-                let now = board.away();
-                away = [away[0] || now[0], away[1] || now[1]];
-                std::future::ready(errors.next().map_or(Ok(()), Err))
-            },
-        )
-        .await;
-        assert_eq!(board.away(), [false; 2], "nobody waits any more");
-        (ended, states, away)
-    }
-
-    #[tokio::test]
-    async fn what_is_away_is_what_failed() {
-        use ServiceState::{Degraded, Streaming};
-        let (ended, states, away) = waited(vec![SourceError::Ended.into()]).await;
-        assert!(ended.is_ok());
-        assert_eq!(
-            (states, away),
-            (vec![Streaming, Degraded], [true, false]),
-            "not the catalog"
-        );
-        // Work on PostgreSQL also meets the catalog.
-        let (ended, states, away) = waited(vec![lake(), SourceError::Ended.into()]).await;
-        assert!(ended.is_ok());
-        assert_eq!((states, away), (vec![Streaming, Degraded, Degraded], [true, true]));
-        let unavailable = EngineError::Unavailable {
-            what: "the catalog",
-            seconds: 60,
-            source: Box::new(lake()),
-        };
-        let (ended, states, _) = waited(vec![unavailable]).await;
-        assert!(
-            matches!(
-                ended,
-                Err(EngineError::Unavailable {
-                    what: "the catalog",
-                    ..
-                })
-            ),
-            "{ended:?}"
-        );
-        assert_eq!(states, [Streaming], "its time is over");
-    }
-}
+mod tests;

@@ -18,6 +18,7 @@ use flow_store::{Kind, LedgerPosition, NewShare, TableState};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::block::mark_unmarked;
 use crate::epoch::{Admitted, EpochWork, Prepared, admit, kind, prepare};
 use crate::error::EngineError;
 use crate::fold::Range;
@@ -253,6 +254,7 @@ impl Publisher {
         self.note();
         self.shared.board.post();
         let published = self.recorded;
+        mark_unmarked(&self.shared).await?;
         if self.shared.options().ack_mode == AckMode::Materialized {
             self.shared.acknowledge(published);
         }

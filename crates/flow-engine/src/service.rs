@@ -5,6 +5,7 @@
 //! 3. [`Engine::run`] recovers open operations, then runs capture, publishing and refreshing until
 //!    it is told to stop or one of them cannot go on.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -133,6 +134,9 @@ impl Engine {
     /// Reconfigure with every problem of the source; Resync if an earlier state was lost.
     pub async fn init(&mut self, create_publication: bool) -> Result<(), EngineError> {
         let shared = self.shared.clone();
+        // How full the disks are is known before anything is written.
+        self.tick()?;
+        crate::block::mark_all(&self.shared).await?;
         // What init has done stays done, so a lost connection costs another try and no more.
         let work = crate::publish::retrying(&shared, "PostgreSQL", || init::init(&shared, create_publication));
         tokio::pin!(work);
@@ -155,13 +159,17 @@ impl Engine {
     pub async fn run(&mut self, shutdown: CancellationToken) -> Result<(), EngineError> {
         self.shared.board.write().state = ServiceState::Recovering;
         self.shared.board.post();
+        let cancel = shutdown.child_token();
+        // A service runs once; where it did before, it has ended.
+        let _ = self.shared.ending.set(cancel.clone());
+        // How full the disks are is known before anything is written.
+        self.tick()?;
         let Some((tables, publisher, refresher)) = self.start(&shutdown).await? else {
             return self.stopped();
         };
         let options = self.shared.options();
         let identity = self.shared.store.identity()?;
         let source = source_options(&options, identity.map(|identity| identity.system_identifier));
-        let cancel = shutdown.child_token();
         let (orders, order_queue) = mpsc::channel(COMMAND_QUEUE);
         let mut parts: JoinSet<(&'static str, Result<(), EngineError>)> = JoinSet::new();
         {
@@ -187,8 +195,11 @@ impl Engine {
         cancel.cancel();
         let mut first = outcome;
         while let Some(ended) = parts.join_next().await {
-            if let (Ok(()), Ok((_, Err(error)))) = (&first, ended) {
-                first = Err(error);
+            match (&first, ended) {
+                // It waited for something, and was told to end.
+                (_, Ok((_, Err(EngineError::Stopped)))) => {}
+                (Ok(()), Ok((_, Err(error)))) => first = Err(error),
+                _ => {}
             }
         }
         self.stopped().and(first)
@@ -286,28 +297,31 @@ impl Engine {
     fn tick(&mut self) -> Result<(), EngineError> {
         self.beat();
         let shared = &self.shared;
-        let free = shared.store.free_bytes()?;
+        let (local, lake) = free_bytes(shared)?;
         let floor = shared.options().limits.min_free_bytes;
-        // Resuming a little above the floor keeps capture from stopping and starting by turns.
-        let resume = floor + floor / 10;
-        let low = if shared.disk_is_low() {
-            free < resume
+        // Resuming a little above the floor keeps the parts from stopping and starting by turns.
+        let limit = if shared.disk_is_low() {
+            floor + floor / 10
         } else {
-            free < floor
+            floor
         };
-        if low && !shared.disk_is_low() {
+        let free = local.min(lake);
+        if free < limit && !shared.disk_is_low() {
+            let what = if lake < limit {
+                "capture, copies and publishing"
+            } else {
+                "capture"
+            };
             tracing::warn!(
                 code = "F0018",
                 free_bytes = free,
                 min_free_bytes = floor,
-                "capture paused: the disk is nearly full"
+                "{what} paused: the disk is nearly full"
             );
         }
-        shared.set_disk_low(low);
-        {
-            let mut notices = shared.board.write();
-            notices.storage.free_bytes = free;
-        }
+        // Publishing makes room in the journal, so it waits for the lake's disks alone.
+        shared.set_disk_low(free < limit, lake < limit);
+        shared.board.write().storage.free_bytes = free;
         let status = shared.board.post();
         self.write_status_file(&status);
         Ok(())
@@ -325,6 +339,15 @@ impl Engine {
             tracing::warn!(%error, "the status file could not be written");
         }
     }
+}
+
+/// Counts free bytes for `state_dir`, and for the fuller of warehouse and catalog.
+fn free_bytes(shared: &Shared) -> Result<(u64, u64), EngineError> {
+    let catalog = shared.lake.catalog_path();
+    let folder = catalog.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let warehouse = flow_store::free_bytes(shared.lake.warehouse())?;
+    let catalog = flow_store::free_bytes(folder.unwrap_or(Path::new(".")))?;
+    Ok((shared.store.free_bytes()?, warehouse.min(catalog)))
 }
 
 /// Carries out a command of a running service.
@@ -380,6 +403,7 @@ async fn suspend(orders: &mpsc::Sender<Order>, name: TableName, suspended: bool)
 
 /// Finishes every operation that an earlier run left open, in the order they began.
 async fn recover(shared: &Arc<Shared>) -> Result<Publisher, EngineError> {
+    crate::block::mark_all(shared).await?;
     copy::recover(shared).await?;
     capture::drop_unfinished(&shared.store)?;
     let position = shared.store.facts().ledger()?;

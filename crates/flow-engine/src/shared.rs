@@ -3,23 +3,29 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
+use std::time::Duration;
 
 use flow_core::clock::Clock;
 use flow_core::{Lsn, OperationId, TableId};
 use flow_lake::Lake;
 use flow_store::{Store, TableRecord, TableState};
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 use crate::acknowledgement::Acknowledgement;
 use crate::backlog::Backlog;
 use crate::board::Board;
 use crate::compute::Compute;
 use crate::counters::Counters;
+use crate::error::EngineError;
 use crate::failpoint;
 use crate::options::EngineOptions;
 use crate::reads::Reads;
 use crate::status::{Blocked, TableStatus, TableStatusState};
+
+/// Is how often a part that waits for room looks at the disk again.
+const DISK_LOOK: Duration = Duration::from_millis(250);
 
 /// Is shared by all parts of one engine.
 #[derive(Debug)]
@@ -37,7 +43,13 @@ pub(crate) struct Shared {
     /// Wakes the refreshes after a commit.
     pub(crate) committed: Notify,
     captured: RwLock<BTreeMap<TableId, TableRecord>>,
+    records: tokio::sync::Mutex<()>,
+    /// Holds the tables that are set aside and could not be marked so, and from where they are held.
+    unmarked: Mutex<BTreeMap<TableId, Lsn>>,
     disk_low: AtomicBool,
+    lake_disk_low: AtomicBool,
+    /// Is cancelled when the running parts shall end.
+    pub(crate) ending: OnceLock<CancellationToken>,
     /// Is the source's name in metadata.
     pub(crate) source_id: String,
 }
@@ -67,7 +79,11 @@ impl Shared {
             compute,
             committed: Notify::new(),
             captured: RwLock::default(),
+            records: tokio::sync::Mutex::default(),
+            unmarked: Mutex::default(),
             disk_low: AtomicBool::new(false),
+            lake_disk_low: AtomicBool::new(false),
+            ending: OnceLock::new(),
             source_id,
         }
     }
@@ -97,6 +113,12 @@ impl Shared {
             .expect("a thread that held the tables panicked")
             .get(&id)
             .cloned()
+    }
+
+    /// Keeps others from changing table records. Whoever changes one holds this from reading it until
+    /// store and memory have it: otherwise an epoch's end could undo that a table was given up.
+    pub(crate) async fn change_records(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.records.lock().await
     }
 
     /// Takes a table's new record, after the store has it.
@@ -153,12 +175,61 @@ impl Shared {
         self.disk_low.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_disk_low(&self, low: bool) {
-        self.disk_low.store(low, Ordering::Relaxed);
+    /// Says whether any disk is nearly full, and whether one of the lake's is.
+    pub(crate) fn set_disk_low(&self, any: bool, lake: bool) {
+        self.disk_low.store(any, Ordering::Relaxed);
+        self.lake_disk_low.store(lake, Ordering::Relaxed);
     }
 
-    /// Tells PostgreSQL that everything up to `lsn` is safe.
+    /// Waits while the lake's disk is nearly full.
+    ///
+    /// # Errors
+    /// Stopped if the parts shall end meanwhile.
+    pub(crate) async fn room_in_lake(&self) -> Result<(), EngineError> {
+        while self.lake_disk_low.load(Ordering::Relaxed) {
+            self.pause(DISK_LOOK).await?;
+        }
+        Ok(())
+    }
+
+    /// Pauses, unless the parts shall end.
+    ///
+    /// # Errors
+    /// Stopped if they shall.
+    pub(crate) async fn pause(&self, time: Duration) -> Result<(), EngineError> {
+        let ending = async {
+            match self.ending.get() {
+                Some(ending) => ending.cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = tokio::time::sleep(time) => Ok(()),
+            () = ending => Err(EngineError::Stopped),
+        }
+    }
+
+    fn unmarked(&self) -> MutexGuard<'_, BTreeMap<TableId, Lsn>> {
+        self.unmarked.lock().expect("a thread that held the marks panicked")
+    }
+
+    /// Lists the tables that are set aside while the catalog cannot say so.
+    pub(crate) fn unmarked_tables(&self) -> Vec<TableId> {
+        self.unmarked().keys().copied().collect()
+    }
+
+    /// Notes that the catalog says of a table that it is set aside, or cannot: then PostgreSQL keeps
+    /// what the table lacks (law 6).
+    pub(crate) fn note_mark(&self, id: TableId, missing_above: Option<Lsn>) {
+        match missing_above {
+            Some(hold) => self.unmarked().insert(id, hold),
+            None => self.unmarked().remove(&id),
+        };
+    }
+
+    /// Tells PostgreSQL that everything up to `lsn` is safe, as far as it is.
     pub(crate) fn acknowledge(&self, lsn: Lsn) {
+        let lsn = self.unmarked().values().copied().fold(lsn, Lsn::min);
         self.acknowledgement.raise(lsn);
         self.board.write().positions.acknowledged.raise(lsn);
         failpoint::hit("acknowledged");

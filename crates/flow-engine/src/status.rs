@@ -195,7 +195,7 @@ pub struct LastError {
 /// Is the local disk's part of the status.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StorageStatus {
-    /// Counts free bytes on the file system of `state_dir`.
+    /// Counts free bytes on the fullest file system of `state_dir`, warehouse and catalog.
     pub free_bytes: u64,
     /// Counts the journal's bytes, roughly.
     pub journal_bytes: u64,

@@ -69,6 +69,7 @@ catalogue! {
     RECEIVED_BYTES = Counter "flow_received_bytes_total" [] "Bytes of changes received.";
     JOURNAL_SYNCS = Counter "flow_journal_syncs_total" [] "Journal groups made durable.";
     EPOCHS = Counter "flow_published_epochs_total" [] "Epochs published.";
+    FOLD_PASSES = Counter "flow_fold_passes_total" [] "Walks over the journal that folding epochs took; a transaction over the memory budget takes several.";
     INSERTED_ROWS = Counter "flow_inserted_rows_total" [] "Rows written to bronze tables.";
     DELETED_ROWS = Counter "flow_deleted_rows_total" [] "Rows deleted from bronze tables.";
     COPIED_ROWS = Counter "flow_copied_rows_total" [] "Rows copied by initial copies.";
@@ -86,7 +87,7 @@ catalogue! {
     REFRESH_FAILURES = Counter "flow_refresh_failures_total" [] "Refreshes that failed.";
     REFRESH_ROWS = Counter "flow_refresh_rows_total" [] "Rows that refreshes inserted or deleted.";
     REFRESH_SECONDS = Histogram "flow_refresh_seconds" [] "Time of a refresh.";
-    FREE_BYTES = Gauge "flow_storage_free_bytes" [] "Free disk on the file system of state_dir.";
+    FREE_BYTES = Gauge "flow_storage_free_bytes" [] "Free disk on the fullest file system of state_dir, warehouse and catalog.";
     JOURNAL_BYTES = Gauge "flow_storage_journal_bytes" [] "Size of the journal.";
     INDEX_BYTES = Gauge "flow_storage_index_bytes" [] "Size of the row index with its hot rows.";
     CAPTURE_PAUSED = Gauge "flow_storage_capture_paused" [] "Is 1 while capture waits for free disk, else 0.";
@@ -145,6 +146,7 @@ fn counters(families: &mut Families, counters: &Counters) {
         (RECEIVED_BYTES, &counters.received_bytes),
         (JOURNAL_SYNCS, &counters.journal_syncs),
         (EPOCHS, &counters.epochs_published),
+        (FOLD_PASSES, &counters.fold_passes),
         (INSERTED_ROWS, &counters.rows_inserted),
         (DELETED_ROWS, &counters.rows_deleted),
         (COPIED_ROWS, &counters.rows_copied),

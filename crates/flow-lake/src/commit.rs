@@ -5,7 +5,7 @@
 //! 2. One SQLite transaction swaps all pointers and records operation and source position.
 //! 3. A base that moved rolls everything back; a COMMIT without an answer is `Unknown`.
 
-use flow_core::{Epoch, Lsn, OperationId, TableName};
+use flow_core::{Epoch, Lsn, OperationId, Remedial, Remedy, TableName};
 
 use crate::catalog::{Swap, SwapOutcome, SwapRecord};
 use crate::error::LakeError;
@@ -38,7 +38,7 @@ pub struct Progress {
 pub enum CommitOutcome {
     /// All tables are visible, by this call or an earlier one.
     Committed,
-    /// Nothing is visible: these tables no longer stand on the sealed base.
+    /// Nothing is visible: these tables no longer stand on the sealed base, or their files are gone.
     Conflict {
         /// Names them.
         tables: Vec<TableName>,
@@ -97,7 +97,7 @@ fn commit(shared: &Shared, sealed: &[Sealed], progress: &Progress) -> Result<Com
         match prepare(shared, one)? {
             Prepared::Ready(version) => versions.push(Some(version)),
             Prepared::Committed => versions.push(None),
-            Prepared::BaseGone => {
+            Prepared::Unusable => {
                 return Ok(CommitOutcome::Conflict {
                     tables: vec![one.table.clone()],
                 });
@@ -145,8 +145,9 @@ enum Prepared {
     Ready(Version),
     /// The attempt is in the catalog already.
     Committed,
-    /// The base's metadata file is gone, which only happens long after another commit replaced it.
-    BaseGone,
+    /// The base or the table's directory cannot be read any more: long after another commit replaced
+    /// the base, or because somebody damaged the table. Nothing more can be committed on it.
+    Unusable,
 }
 
 /// Sees to it that the metadata file is there. What this process sealed is; after a restart it is
@@ -162,17 +163,23 @@ fn prepare(shared: &Shared, sealed: &Sealed) -> Result<Prepared, LakeError> {
     {
         return Ok(Prepared::Committed);
     }
-    let base_path = files::local_path(&sealed.base_metadata_location);
-    let base = match shared.versions.load(&sealed.base_metadata_location) {
-        Ok(base) => base,
-        Err(_) if !base_path.exists() => return Ok(Prepared::BaseGone),
-        Err(error) => return Err(error),
-    };
+    match rebuild(shared, sealed) {
+        Ok(version) => {
+            shared.versions.put(&sealed.metadata_location, version.clone());
+            Ok(Prepared::Ready(version))
+        }
+        Err(error) if error.remedy() == Remedy::BlockTable => Ok(Prepared::Unusable),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes the sealed metadata file again, from the base and the sealed updates.
+fn rebuild(shared: &Shared, sealed: &Sealed) -> Result<Version, LakeError> {
+    let base = shared.versions.load(&sealed.base_metadata_location)?;
     let (version, _) = metadata::apply(&base, &sealed.base_metadata_location, sealed.updates.clone())
         .map_err(LakeError::iceberg("rebuild sealed metadata", &sealed.table))?;
     files::replace(&metadata::to_file(&sealed.metadata_location, &version.metadata)?)?;
-    shared.versions.put(&sealed.metadata_location, version.clone());
-    Ok(Prepared::Ready(version))
+    Ok(version)
 }
 
 fn look(shared: &Shared, sealed: &Sealed) -> Result<Look, LakeError> {

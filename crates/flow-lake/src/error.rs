@@ -182,22 +182,36 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     )
 }
 
+/// Says whether a full disk, or a full quota, is behind an error.
+fn is_storage_full(error: &(dyn std::error::Error + 'static)) -> bool {
+    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let io = error.downcast_ref::<std::io::Error>();
+        if io.is_some_and(|io| matches!(io.kind(), StorageFull | QuotaExceeded)) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
 impl Remedial for LakeError {
     fn remedy(&self) -> Remedy {
-        use std::io::ErrorKind::{
-            AlreadyExists, Interrupted, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem, StorageFull,
-        };
+        use std::io::ErrorKind::{AlreadyExists, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
         match self {
+            // What was synced in part is unknown, and no room mends that.
+            LakeError::Sync { .. } => Remedy::Crash,
+            error if is_storage_full(error) => Remedy::Retry,
             LakeError::Catalog { source, .. } if is_busy(source) => Remedy::Retry,
             LakeError::Catalog { .. } => Remedy::Reconfigure,
             LakeError::File { source, .. } => match source.kind() {
-                StorageFull | Interrupted => Remedy::Retry,
                 PermissionDenied | ReadOnlyFilesystem | NotADirectory | AlreadyExists => Remedy::Reconfigure,
                 NotFound => Remedy::BlockTable,
                 _ => Remedy::Retry,
             },
             LakeError::Contended { .. } | LakeError::SnapshotGone { .. } => Remedy::Retry,
-            LakeError::Sync { .. } | LakeError::Broken { .. } | LakeError::Json { .. } => Remedy::Crash,
+            LakeError::Broken { .. } | LakeError::Json { .. } => Remedy::Crash,
             LakeError::Options { .. } | LakeError::Exists { .. } => Remedy::Reconfigure,
             LakeError::Missing { .. }
             | LakeError::Unsupported { .. }
@@ -224,5 +238,36 @@ impl Remedial for LakeError {
             LakeError::Contended { .. } => "F0313",
             LakeError::SnapshotGone { .. } => "F0314",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_full_disk_asks_for_patience_wherever_it_shows() {
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let parquet = |source| LakeError::Parquet {
+            action: "write",
+            path: "/t/x.parquet".to_owned(),
+            source,
+        };
+        let path = Path::new("/t/x");
+        assert_eq!(parquet(full().into()).remedy(), Remedy::Retry);
+        assert_eq!(LakeError::file("write", path, full()).remedy(), Remedy::Retry);
+        // As a writer of writers wraps it.
+        let wrapped = io::Error::other(parquet::errors::ParquetError::from(full()));
+        assert_eq!(parquet(wrapped.into()).remedy(), Remedy::Retry);
+        let iceberg = iceberg::Error::new(iceberg::ErrorKind::Unexpected, "write").with_source(full());
+        assert_eq!(LakeError::iceberg("write", "t")(iceberg).remedy(), Remedy::Retry);
+        let quota = io::Error::from(io::ErrorKind::QuotaExceeded);
+        assert_eq!(LakeError::file("write", path, quota).remedy(), Remedy::Retry);
+
+        let torn = parquet::errors::ParquetError::General("torn".to_owned());
+        assert_eq!(parquet(torn).remedy(), Remedy::BlockTable);
+        assert_eq!(LakeError::sync(path, full()).remedy(), Remedy::Crash);
     }
 }

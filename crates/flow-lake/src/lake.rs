@@ -146,6 +146,11 @@ impl Lake {
         }
     }
 
+    /// Says whether warehouse and catalog are where they were: where they are not, no table is.
+    pub fn is_present(&self) -> bool {
+        self.warehouse().is_dir() && self.catalog_path().is_file()
+    }
+
     /// Is the warehouse directory, absolute.
     pub fn warehouse(&self) -> &Path {
         &self.shared.options.warehouse

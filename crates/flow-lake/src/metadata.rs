@@ -78,6 +78,9 @@ impl Versions {
         if let Some(version) = self.get(location) {
             return Ok(version);
         }
+        let path = files::local_path(location);
+        // The library's error hides what the system said, and that decides what to do.
+        std::fs::File::open(&path).map_err(|e| LakeError::file("read", &path, e))?;
         let io = FileIO::new_with_fs();
         let metadata = futures::executor::block_on(TableMetadata::read_from(&io, location))
             .map_err(LakeError::iceberg("read metadata", location))?;

@@ -13,6 +13,9 @@ use parquet::schema::types::{SchemaDescriptor, Type as ParquetType};
 
 use crate::error::LakeError;
 
+/// Is the number of the schema a table is created with; it has no other.
+pub(crate) const CREATED_SCHEMA_ID: i32 = 0;
+
 /// Is the table property that holds the key's field ids in key order, joined by commas.
 pub(crate) const KEY_PROPERTY: &str = "flow.key";
 
@@ -80,7 +83,7 @@ pub(crate) fn to_iceberg(table: &TableName, schema: &TableSchema) -> Result<Sche
         Vec::new()
     };
     Schema::builder()
-        .with_schema_id(0)
+        .with_schema_id(CREATED_SCHEMA_ID)
         .with_fields(fields)
         .with_identifier_field_ids(identifiers)
         .build()

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use flow_core::{TableName, TableSchema};
-use iceberg::spec::{SnapshotRef, TableMetadataRef};
+use iceberg::spec::{FormatVersion, SnapshotRef, TableMetadataRef};
 
 use crate::error::LakeError;
 use crate::metadata::Version;
@@ -53,6 +53,22 @@ impl Table {
     pub fn properties(&self) -> BTreeMap<String, String> {
         let properties = self.metadata().properties();
         properties.iter().map(|(k, v)| (k.clone(), v.clone())).collect()
+    }
+
+    /// Says how the table's shape differs from what this program creates and writes; `None` if it does not.
+    ///
+    /// Such a change makes no snapshot, so the snapshot id does not tell of it. Properties, sort orders,
+    /// branches and tags are the user's and change nothing here.
+    pub fn foreign_shape(&self) -> Option<String> {
+        let metadata = self.metadata();
+        let (version, schema_id) = (metadata.format_version(), metadata.current_schema_id());
+        if version != FormatVersion::V2 {
+            return Some(format!("its format version is {}", version as u8));
+        }
+        if !metadata.default_partition_spec().is_unpartitioned() {
+            return Some("it is partitioned".to_owned());
+        }
+        (schema_id != schema::CREATED_SCHEMA_ID).then(|| format!("its schema is now number {schema_id}"))
     }
 
     /// Maps the current Iceberg schema back to the one the table was created with.

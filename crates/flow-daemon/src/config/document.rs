@@ -145,8 +145,9 @@ sections! {
     Limits {
         /// Memory for buffers and caches together. The process needs some more for itself.
         memory: Size, default "\"512MiB\"", range "\"64MiB\"", "\"1TiB\"";
-        /// Free disk on the file system of `state_dir` below which capture pauses. It resumes by
-        /// itself when there is room again.
+        /// Free disk on the file systems of `state_dir`, warehouse and catalog below which capture
+        /// pauses, and for the latter two copies and publishing too. They resume by themselves when
+        /// there is room again.
         min_free_bytes: Size, default "\"1GiB\"", range "\"0B\"", "\"1024TiB\"";
         /// How much journal blocked tables may hold. Past it a blocked table needs a new copy.
         blocked_journal_max: Size, default "\"10GiB\"", range "\"1MiB\"", "\"1024TiB\"";

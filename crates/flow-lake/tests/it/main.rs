@@ -7,3 +7,4 @@ mod fixture;
 mod foreign;
 mod history;
 mod speed;
+mod tables;
