@@ -115,23 +115,20 @@ async fn copy_until_done(
         if unfinished == 0 {
             return Ok(());
         }
-        let rows = shared.counters.rows_copied.get();
-        let error = match copy_once(shared, source, exported.take()).await {
+        let mut begun = false;
+        let error = match copy_once(shared, source, exported.take(), &mut begun).await {
             // Only agreeing the tables again helps.
             Err(error @ EngineError::Source(SourceError::TableChanged { .. })) => return Err(error),
             Err(error) if error.remedy() != Remedy::Retry => return Err(error),
             outcome => outcome.err(),
         };
-        let finished = copying(shared).len() < unfinished;
-        let copied = shared.counters.rows_copied.get() > rows;
-        if finished || copied {
-            // The server was there for a while, so what failed then is another outage.
+        if begun {
+            // The server was there with all that a copy needs, so what failed then is another outage.
             outage = Outage::default();
-        }
-        if finished {
-            fruitless = 0;
-        } else if copied || error.is_none() {
             fruitless += 1;
+        }
+        if copying(shared).len() < unfinished {
+            fruitless = 0;
         }
         match error {
             None if fruitless >= COPY_TRIES_MAX => return Err(contended(shared)),
@@ -159,13 +156,14 @@ async fn copy_once(
     shared: &Arc<Shared>,
     source: &SourceOptions,
     exported: Option<ExportedSnapshot>,
+    begun: &mut bool,
 ) -> Result<(), EngineError> {
     copy::recover(shared).await?;
     let exported = match exported {
         Some(exported) => exported,
         None => create_slot(source, Some(&temporary_slot(&source.slot))).await?,
     };
-    copy_all(shared, source, exported).await
+    copy_all(shared, source, exported, begun).await
 }
 
 /// Names a slot that lives as long as one try. The server may not have noticed yet that an earlier
@@ -412,8 +410,13 @@ async fn slot(shared: &Arc<Shared>, source: &SourceOptions) -> Result<Option<Exp
     Ok(made)
 }
 
-/// Copies every unfinished table under one exported snapshot.
-async fn copy_all(shared: &Arc<Shared>, source: &SourceOptions, exported: ExportedSnapshot) -> Result<(), EngineError> {
+/// Copies every unfinished table under one exported snapshot. Sets `begun` when its sessions stand.
+async fn copy_all(
+    shared: &Arc<Shared>,
+    source: &SourceOptions,
+    exported: ExportedSnapshot,
+    begun: &mut bool,
+) -> Result<(), EngineError> {
     let lsn = exported.consistent_point;
     let mut waiting = VecDeque::from(copying(shared));
     let count = shared.options().copy_sessions.min(waiting.len()).max(1);
@@ -423,6 +426,7 @@ async fn copy_all(shared: &Arc<Shared>, source: &SourceOptions, exported: Export
     for _ in 0..count {
         sessions.push(open_copy_session(source, &exported.name).await?);
     }
+    *begun = true;
     let mut running = JoinSet::new();
     let mut first_error = None;
     // IMPORTANT: after an error the others are still waited for: their threads go on writing, and

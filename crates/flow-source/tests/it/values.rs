@@ -301,12 +301,12 @@ async fn values_that_do_not_fit_block_their_table_only() {
                 &format!("DELETE FROM t{index}; INSERT INTO good VALUES (-{index} - 1)"),
             )
             .await;
-            assert_eq!(
-                show_all(&next_change(&mut stream).await, &tables).len(),
-                1,
-                "a blocked table is silent"
-            );
+            // What a later transaction can send is sent: it may be above a later copy's start.
+            let deleted = format!("delete {id} key(id=1 c=absent)");
+            let inserted = format!("insert 1 id={}", -(index as i64) - 1);
+            assert_eq!(show_all(&next_change(&mut stream).await, &tables), [deleted, inserted]);
             exec(&client, &format!("INSERT INTO t{index} VALUES (1, '{value}')")).await;
+            assert_eq!(show_all(&next_change(&mut stream).await, &tables), got[..1]);
             let snapshot = create_slot(&options, Some(&format!("flow_tmp_{index}")))
                 .await
                 .expect("a slot");
