@@ -61,6 +61,7 @@ fn shared(dir: &std::path::Path) -> Arc<Shared> {
         lake.expect("opens"),
         Arc::default(),
         board,
+        crate::compute::Compute::start().expect("threads start"),
         "shop".to_owned(),
     ))
 }
