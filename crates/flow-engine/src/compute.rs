@@ -3,7 +3,9 @@
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::error::EngineError;
-use crate::refresher::POOL;
+
+/// Is how many refreshes compute at once.
+pub(crate) const POOL: usize = 2;
 
 /// Owns the threads.
 #[derive(Debug)]

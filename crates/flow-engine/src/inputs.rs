@@ -8,7 +8,7 @@ use flow_core::frontier::Frontier;
 use flow_core::lake::{LakeReadError, LakeTable, SnapshotInfo, SnapshotReader};
 use flow_core::{Lsn, Remedy, TableName};
 use flow_refresh::{InputHistory, InputKind, PlannedTable, RefreshError, RefreshInput, choose_cut};
-use flow_store::TableState;
+use flow_store::{TableRecord, TableState};
 
 use crate::error::EngineError;
 use crate::shared::Shared;
@@ -108,23 +108,16 @@ pub(crate) async fn look_at_inputs(
             planned => planned,
         };
         let (kind, steady_from, reached) = match (captured, parent) {
-            (Some(record), _) => {
-                let streaming = record.state == TableState::Streaming;
-                let own = record.published_lsn;
-                epochs.insert(own, record.published_epoch.0);
-                let reached = if streaming { moment.lsn.max(own) } else { own };
-                (InputKind::Bronze, Lsn::ZERO, reached)
-            }
+            (Some(record), _) => (InputKind::Bronze, Lsn::ZERO, reached(record, moment.lsn)),
             (None, Some(parent)) if !parent.refreshed => return Ok(Sight::NotYet(Some(name.clone()))),
-            (None, Some(parent)) => {
-                epochs.insert(parent.data_lsn, parent.epoch);
-                (InputKind::Dynamic, parent.steady_from, parent.data_lsn)
-            }
+            (None, Some(parent)) => (InputKind::Dynamic, parent.steady_from, parent.data_lsn),
             (None, None) => {
                 keep_one_foreign_snapshot(moment, &mut table);
                 (InputKind::Foreign, Lsn::ZERO, Lsn::ZERO)
             }
         };
+        epochs.extend(captured.map(|record| (record.published_lsn, record.published_epoch.0)));
+        epochs.extend(parent.map(|parent| (parent.data_lsn, parent.epoch)));
         let retained = positions(kind, &table.snapshots);
         if kind == InputKind::Dynamic {
             epochs.extend(epochs_of(&retained, &table.snapshots));
@@ -158,6 +151,14 @@ pub(crate) async fn look_at_inputs(
         frontier,
         held_back_by: cut.held_back_by,
     }))
+}
+
+/// Is how far a bronze table has come: a streaming one is complete up to what is published.
+fn reached(record: &TableRecord, published: Lsn) -> Lsn {
+    match record.state {
+        TableState::Streaming => published.max(record.published_lsn),
+        _ => record.published_lsn,
+    }
 }
 
 /// Says how far a dynamic table of ours has come whose definition is gone or wrong at present: it

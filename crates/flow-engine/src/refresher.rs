@@ -23,6 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::compute::POOL;
 use crate::error::EngineError;
 use crate::inputs::{Inputs, Moment, Parent, Sight, look_at_inputs};
 use crate::refresh_work::{Refreshed, Request, empty_record, refresh};
@@ -30,11 +31,10 @@ use crate::rounds::{Begins, Group, Round, Wanting, begins, groups};
 use crate::shared::Shared;
 use crate::status::{Blocked, DynamicTableState, DynamicTableStatus, RefreshStatus};
 
-/// Is how many refreshes compute at once.
-pub(crate) const POOL: usize = 2;
-
 /// Is how long is waited for something that is told by itself.
 const TOLD: Duration = Duration::from_secs(3600);
+
+mod orders;
 
 /// Is how long a table whose inputs have no common cut, or whose refresh failed in passing, waits.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
@@ -502,122 +502,6 @@ impl Refresher {
         Ok(())
     }
 
-    async fn order(&mut self, order: Order) -> Result<(), EngineError> {
-        match order {
-            Order::Refresh { name, full, answer } => {
-                let outcome = self.refresh_now(name, full).await;
-                // The one who asked may have gone; the refresh stands either way.
-                let _ = answer.send(outcome);
-            }
-            Order::Suspend {
-                name,
-                suspended,
-                answer,
-            } => {
-                let outcome = self.suspend(&name, suspended).await;
-                let _ = answer.send(outcome);
-            }
-            Order::Replan(plan) => self.take_plan(*plan)?,
-        }
-        Ok(())
-    }
-
-    /// Refreshes one table, or all that are not suspended in plan order, out of turn and at one moment.
-    ///
-    /// A table that cannot be refreshed does not keep the others from it; it is named at the end.
-    async fn refresh_now(
-        &mut self,
-        name: Option<TableName>,
-        full: bool,
-    ) -> Result<Vec<(TableName, RefreshStatus)>, EngineError> {
-        let suspended = |table: &Dynamic| table.record.as_ref().is_some_and(|record| record.suspended);
-        let indexes: Vec<usize> = match &name {
-            Some(name) => vec![self.index(name)?],
-            None => (0..self.tables.len())
-                .filter(|at| !suspended(&self.tables[*at]))
-                .collect(),
-        };
-        while let Some(ended) = self.running.join_next().await {
-            self.ended(ended)?;
-        }
-        let mut moment = Moment::now(&self.shared);
-        let (mut done, mut failures) = (Vec::new(), Vec::new());
-        for index in indexes {
-            let name = self.tables[index].planned.name.clone();
-            match self.refresh_one(index, full, &mut moment).await? {
-                Ok(run) => done.push((name, run)),
-                Err(reason) => failures.push(format!("table {name} cannot be refreshed: {reason}")),
-            }
-        }
-        if failures.is_empty() {
-            return Ok(done);
-        }
-        Err(EngineError::Reconfigure {
-            code: "F0014",
-            message: failures.join("; "),
-        })
-    }
-
-    /// Refreshes one table now. Gives its run, or why there was none.
-    async fn refresh_one(
-        &mut self,
-        index: usize,
-        full: bool,
-        moment: &mut Moment,
-    ) -> Result<Result<RefreshStatus, String>, EngineError> {
-        let name = self.tables[index].planned.name.clone();
-        let inputs = match self.inputs(index, moment).await {
-            Ok(Sight::Ready(inputs)) if inputs.data_lsn >= self.tables[index].data_lsn => inputs,
-            Ok(Sight::NotYet(Some(missing))) => return Ok(Err(format!("its input {missing} has no content yet"))),
-            Ok(_) => return Ok(Err("its inputs have no common cut yet; try again".to_owned())),
-            Err(error) if error.remedy() == Remedy::Crash => return Err(error),
-            Err(error) => return Ok(Err(crate::board::chain(&error))),
-        };
-        let nonce = full.then(|| uuid::Uuid::new_v4().simple().to_string());
-        self.tables[index].blocked = None;
-        self.tables[index].failure = None;
-        self.start(index, inputs, "requested".to_owned(), nonce);
-        while self.busy.contains(&name) {
-            if let Some(ended) = self.running.join_next().await {
-                self.ended(ended)?;
-            }
-        }
-        let table = &self.tables[index];
-        if let Some(blocked) = &table.blocked {
-            return Ok(Err(format!("{}: {}", blocked.code, blocked.reason)));
-        }
-        if let Some(failure) = &table.failure {
-            return Ok(Err(failure.clone()));
-        }
-        let last = table.record.as_ref().and_then(|record| record.last.as_ref());
-        Ok(last.map(run_status).ok_or_else(|| "it left no run".to_owned()))
-    }
-
-    /// Suspends or resumes a table, after a refresh of it that is under way.
-    async fn suspend(&mut self, name: &TableName, suspended: bool) -> Result<(), EngineError> {
-        let index = self.index(name)?;
-        // IMPORTANT: the refresh writes the record it began with.
-        while self.busy.contains(name) {
-            if let Some(ended) = self.running.join_next().await {
-                self.ended(ended)?;
-            }
-        }
-        let table = &mut self.tables[index];
-        let mut record = table.record();
-        record.suspended = suspended;
-        record.blocked = None;
-        self.shared.store.refreshes().put(&name.to_string(), &record)?;
-        table.state = if suspended {
-            DynamicTableState::Suspended
-        } else {
-            DynamicTableState::Waiting
-        };
-        table.blocked = None;
-        table.record = Some(record);
-        self.note();
-        Ok(())
-    }
-
     /// Blocks a dynamic table, durably. Its content and what that reflects stay as they are.
     fn block(&mut self, index: usize, error: &EngineError) -> Result<(), EngineError> {
         let table = &mut self.tables[index];
@@ -640,22 +524,6 @@ impl Refresher {
         table.state = DynamicTableState::Blocked;
         table.blocked = Some(blocked);
         Ok(())
-    }
-
-    fn index(&self, name: &TableName) -> Result<usize, EngineError> {
-        self.names.get(name).copied().ok_or_else(|| {
-            let problem = self
-                .problems
-                .iter()
-                .find(|problem| problem.table.as_ref() == Some(name));
-            EngineError::Reconfigure {
-                code: "F0015",
-                message: match problem {
-                    Some(problem) => format!("dynamic table {name} cannot be planned: {problem}"),
-                    None => format!("no dynamic table is called {name}; `embrasure-flow plan` lists them"),
-                },
-            }
-        })
     }
 
     fn note(&self) {
