@@ -116,7 +116,7 @@ def test_a_parent_without_definition_holds_what_reads_it(database, make_flow, re
 def test_suspended_while_refreshing(database, make_flow, read):
     """A suspension outlives the refresh that it met."""
     flow = prepare(database, make_flow)
-    database.execute("INSERT INTO a SELECT g, 0 FROM generate_series(21, 4000) g")
+    database.execute("INSERT INTO a SELECT g, 0 FROM generate_series(21, 9000) g")
     flow.transformation("slow", "CREATE DYNAMIC TABLE gold.slow AS SELECT count(*) AS n FROM bronze.a x CROSS JOIN bronze.a y WHERE x.id + y.id <> 3;")
     flow.start().wait_ready()
     running = lambda: (flow.dynamic_table("gold.slow") or {}).get("state") in ("initialising", "refreshing")
@@ -127,7 +127,7 @@ def test_suspended_while_refreshing(database, make_flow, read):
     before = flow.dynamic_table("gold.slow")["last_refresh"]
     flow.restart(init=False)
     flow.wait_ready()
-    database.execute("INSERT INTO a VALUES (5000, 0)")
+    database.execute("INSERT INTO a VALUES (9001, 0)")
     flow.wait_dynamic(names={"gold.both"})
     table = flow.dynamic_table("gold.slow")
     assert (table["state"], table["last_refresh"]) == ("suspended", before)

@@ -274,9 +274,14 @@ fn oldest_unread(
         let wants = wanted.0.get(&name).copied().flatten();
         let place = |id: Option<i64>| id.and_then(|id| snapshots.iter().position(|s| s.snapshot_id == id));
         let Some(last) = place(wants) else { continue };
-        let first = place(had).map_or(0, |place| place + 1);
+        let read = place(had);
+        let first = read.map_or(0, |place| place + 1);
         if let Some(snapshot) = snapshots.get(first).filter(|_| first <= last) {
-            let at = committed_us(snapshot);
+            let at = match read {
+                // What came next was trimmed: it is younger than what was read, and older than the rest.
+                Some(read) if snapshot.parent_id != had => committed_us(&snapshots[read]),
+                _ => committed_us(snapshot),
+            };
             oldest = Some(oldest.map_or(at, |oldest: UnixMicros| oldest.min(at)));
         }
     }

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use flow_core::clock::UnixMicros;
 use flow_core::frontier::Frontier;
 use flow_core::schedule::{FULL_REFRESH_PAUSE_MIN, full_refresh_not_before};
 use flow_core::{Lsn, Remedial, Remedy, TableName};
@@ -70,6 +71,9 @@ struct Dynamic {
     /// Is the epoch of `data_lsn`.
     epoch: u64,
     not_before: Duration,
+    /// Is when the source committed the oldest change that is not reflected, in microseconds since
+    /// 1970. Kept, because the snapshot that brought it may be trimmed while a LAG runs.
+    unread_since_us: Option<UnixMicros>,
     state: DynamicTableState,
     lag_seconds: f64,
     held_by: Option<TableName>,
@@ -158,6 +162,7 @@ impl Refresher {
                 planned: Arc::new(planned),
                 record,
                 not_before: Duration::ZERO,
+                unread_since_us: None,
                 lag_seconds: 0.0,
                 held_by: None,
                 blocked,
@@ -169,6 +174,7 @@ impl Refresher {
                 table.steady_from = before.steady_from;
                 table.epoch = before.epoch;
                 table.not_before = before.not_before;
+                table.unread_since_us = before.unread_since_us;
             }
             if let Some(record) = &table.record {
                 self.shared.reads.set(&table.planned.name, [&record.frontier]);
@@ -278,10 +284,11 @@ impl Refresher {
                 Found::Waiting => pause = pause.min(RETRY_PAUSE),
                 Found::Fresh => {}
                 Found::Changed(inputs) => {
-                    let waited = (self.shared.clock.now_us() - inputs.oldest_unread_us).max(0) as u64;
-                    let waited = Duration::from_micros(waited);
                     let lag = self.lag(index);
                     let table = &mut self.tables[index];
+                    let since = table.unread_since_us.get_or_insert(inputs.oldest_unread_us);
+                    *since = inputs.oldest_unread_us.min(*since);
+                    let waited = Duration::from_micros((self.shared.clock.now_us() - *since).max(0) as u64);
                     table.lag_seconds = waited.as_secs_f64();
                     let due = |lag| match table.refreshed() {
                         true => due_in(lag, waited, last_run(table)),
@@ -381,6 +388,7 @@ impl Refresher {
                 table.steady_from = table.steady_from.max(inputs.steady_from);
             }
             table.state = DynamicTableState::Fresh;
+            table.unread_since_us = None;
             table.lag_seconds = 0.0;
             return Ok(Found::Fresh);
         }
@@ -482,6 +490,7 @@ impl Refresher {
                 table.record = Some(record);
                 table.blocked = None;
                 table.failure = None;
+                table.unread_since_us = None;
                 table.state = DynamicTableState::Fresh;
             }
             Err(error) => {

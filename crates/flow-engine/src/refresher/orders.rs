@@ -8,11 +8,12 @@ use crate::inputs::{Moment, Sight};
 use crate::status::{DynamicTableState, RefreshStatus};
 
 impl Refresher {
-    /// Carries an order out and answers it.
+    /// Carries an order out and answers it. Who is answered finds it in the status.
     pub(super) async fn order(&mut self, order: Order) -> Result<(), EngineError> {
         match order {
             Order::Refresh { name, full, answer } => {
                 let outcome = self.refresh_now(name, full).await;
+                self.shared.board.post();
                 // The one who asked may have gone; the refresh stands either way.
                 let _ = answer.send(outcome);
             }
@@ -22,6 +23,7 @@ impl Refresher {
                 answer,
             } => {
                 let outcome = self.suspend(&name, suspended).await;
+                self.shared.board.post();
                 let _ = answer.send(outcome);
             }
             Order::Replan(plan) => self.take_plan(*plan)?,
