@@ -8,6 +8,8 @@ from flowtest import oracle
 from flowtest.postgres import lsn_number
 from flowtest.waiting import wait_for
 
+pytestmark = pytest.mark.any_major
+
 MIB = 1 << 20
 
 

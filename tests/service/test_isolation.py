@@ -12,6 +12,8 @@ from flowtest.lake import pointers
 from flowtest.postgres import lsn_number
 from flowtest.waiting import wait_for
 
+pytestmark = pytest.mark.any_major
+
 
 @pytest.fixture
 def pair(database, make_flow):

@@ -11,6 +11,8 @@ import pytest
 from flowtest import oracle
 from flowtest.waiting import wait_for
 
+pytestmark = pytest.mark.any_major
+
 
 @pytest.fixture
 def simple(database, make_flow):

@@ -58,8 +58,8 @@ pub(crate) fn groups(tables: &[(&TableName, &[TableName])], is_foreign: impl Fn(
         foreign.push(own.union(&inherited).copied().collect());
     }
     let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for at in 0..tables.len() {
-        groups.entry(leaders[at]).or_default().push(at);
+    for (at, leader) in leaders.into_iter().enumerate() {
+        groups.entry(leader).or_default().push(at);
     }
     let group = |members| Group { members, round: None };
     groups.into_values().map(group).collect()
