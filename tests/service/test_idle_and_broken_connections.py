@@ -1,4 +1,7 @@
 """An idle database, a database busy elsewhere, a server that restarts, connections that are cut."""
+import sqlite3
+import time
+
 from flowtest import oracle, workload
 from flowtest.postgres import lsn_number
 from flowtest.waiting import wait_for
@@ -46,6 +49,32 @@ def test_acknowledged_only_after_published(database, make_flow, read, rng):
             last = at
             confirmed = database.confirmed_lsn(flow.slot)
             assert confirmed <= flow.published(), "the slot is never ahead of the catalog"
+    oracle.check_all(flow, read(flow))
+
+
+def test_nothing_is_acknowledged_while_the_catalog_is_held(database, make_flow, read, rng):
+    """What is journaled and not published is not acknowledged, however long publishing takes."""
+    workload.prepare(database)
+    flow = make_flow(database, workload.TABLES)
+    flow.allow("catalog", "locked", "busy")
+    flow.start().wait_ready()
+    held = 0
+    with workload.Writers(database, rng) as writers:
+        for _ in range(4):
+            writers.wait_commits(30)
+            with sqlite3.connect(flow.catalog, timeout=30, isolation_level=None) as catalog:
+                catalog.execute("BEGIN IMMEDIATE")
+                published = lsn_number(catalog.execute("SELECT published_lsn FROM flow_sources").fetchone()[0])
+                # Longer than the service takes to tell PostgreSQL what it has.
+                end = time.monotonic() + 1.5
+                while time.monotonic() < end:
+                    confirmed = database.confirmed_lsn(flow.slot)
+                    assert confirmed <= published, f"{confirmed:X} was acknowledged, {published:X} is published"
+                    time.sleep(0.05)
+                held += database.flush_lsn() > published
+                catalog.execute("ROLLBACK")
+            catalog.close()
+    assert held == 4, "nothing was written meanwhile"
     oracle.check_all(flow, read(flow))
 
 

@@ -236,6 +236,11 @@ async fn properties_and_markers_travel_with_the_commit() {
     let mut writer = lake.data_writer(&table, &id, Attempt(2), 0).expect("writer");
     writer.write(&small_batch(0..3)).await.expect("written");
     let added = writer.finish().await.expect("finished");
+    assert!(
+        added[0].path.ends_with("/data/op-1-2-0.parquet"),
+        "a file is known by its attempt: {}",
+        added[0].path
+    );
     let input = SealInput {
         operation: &id,
         attempt: Attempt(2),
