@@ -482,6 +482,22 @@ def test_setting_an_initialised_table_cannot_follow(simple):
     assert result.code == 78, result
 
 
+def test_another_publication_is_refused(simple, database, read):
+    """A setting that names another publication says nothing of the tables' rows; none is given up for it."""
+    simple.start().wait_ready()
+    simple.stop()
+    database.execute("CREATE PUBLICATION other FOR TABLE t")
+    for name in ("other", "nowhere"):
+        simple.sections["source"]["publication"] = name
+        simple.write_config()
+        simple.run("run").expect(78, f'"{name}"|publication')
+    del simple.sections["source"]["publication"]
+    simple.write_config()
+    database.execute("UPDATE t SET v = v + 1")
+    simple.start().wait_ready()
+    oracle.check_all(simple, read(simple))
+
+
 # ---- changes of the source's shape
 
 BREAKING = {

@@ -84,7 +84,19 @@ pub(crate) async fn compare_publication(
         return Ok(());
     }
     if let Some(stored) = stored {
-        let earlier = serde_json::from_value(stored).map_err(|error| EngineError::Invariant(error.to_string()))?;
+        let earlier: PublicationRows =
+            serde_json::from_value(stored).map_err(|error| EngineError::Invariant(error.to_string()))?;
+        // A slip of the pen is no loss of rows.
+        if rows.is_another(&earlier) {
+            return Err(EngineError::Reconfigure {
+                code: "F0012",
+                message: format!(
+                    "source.publication is \"{}\", but the tables follow publication \"{}\"; nothing was changed; put \
+                     the setting back, or remove the state directory, the slot and the target tables and run init",
+                    rows.name, earlier.name
+                ),
+            });
+        }
         mark_affected(shared, &rows, &earlier).await?;
     }
     blocking(shared, move |shared| {

@@ -34,6 +34,9 @@ pub struct RelationRow {
 /// Is a snapshot of the catalog rows that decide what the publication sends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublicationRows {
+    /// Names the publication that was asked for.
+    #[serde(default)]
+    pub name: String,
     /// Holds `(oid, xmin)` of the publication's own row; `None` if it does not exist.
     pub publication: Option<(u32, u32)>,
     /// Says whether inserts, updates, deletes and truncates are sent.
@@ -75,6 +78,12 @@ impl PublicationChange {
 }
 
 impl PublicationRows {
+    /// Says that these are another publication's rows, and not those of one that was renamed.
+    pub fn is_another(&self, earlier: &PublicationRows) -> bool {
+        let oid = |rows: &PublicationRows| rows.publication.map(|(oid, _)| oid);
+        !earlier.name.is_empty() && earlier.name != self.name && oid(earlier) != oid(self)
+    }
+
     /// Says which of the captured tables (by oid) may have lost rows between `earlier` and `self`.
     ///
     /// The caller keeps the rows of the last comparison that found nothing as the next `earlier`:
@@ -160,7 +169,10 @@ async fn read_rows(sql: &Sql, publication: &str) -> Result<PublicationRows, Sour
     let text = "SELECT oid, xmin::text::int8, pubinsert, pubupdate, pubdelete, pubtruncate, puballtables \
          FROM pg_publication WHERE pubname = $1";
     let Some(own) = sql.query(READING, text, &[&publication]).await?.into_iter().next() else {
-        return Ok(PublicationRows::default());
+        return Ok(PublicationRows {
+            name: publication.to_owned(),
+            ..PublicationRows::default()
+        });
     };
     let oid: u32 = own.get(0);
     let triples = |rows: Vec<tokio_postgres::Row>| {
@@ -194,6 +206,7 @@ async fn read_rows(sql: &Sql, publication: &str) -> Result<PublicationRows, Sour
         column_xmins: row.get::<_, Vec<i64>>(6).into_iter().map(|xmin| xmin as u32).collect(),
     };
     Ok(PublicationRows {
+        name: publication.to_owned(),
         publication: Some((oid, own.get::<_, i64>(1) as u32)),
         operations: [own.get(2), own.get(3), own.get(4), own.get(5)],
         all_tables: own.get(6),
@@ -249,6 +262,7 @@ mod tests {
 
     fn rows() -> PublicationRows {
         PublicationRows {
+            name: "p".to_owned(),
             publication: Some((1, 10)),
             operations: [true; 4],
             all_tables: false,
@@ -263,6 +277,20 @@ mod tests {
                 column_xmins: vec![7],
             }],
         }
+    }
+
+    #[test]
+    fn another_publication_is_told_from_a_renamed_one() {
+        let named = |name: &str, publication| PublicationRows {
+            name: name.to_owned(),
+            publication,
+            ..rows()
+        };
+        assert!(!named("q", Some((1, 11))).is_another(&rows()), "renamed");
+        assert!(!named("p", Some((9, 11))).is_another(&rows()), "dropped and made again");
+        assert!(!named("p", None).is_another(&rows()), "dropped");
+        assert!(named("q", Some((9, 11))).is_another(&rows()));
+        assert!(named("q", None).is_another(&rows()));
     }
 
     #[test]
