@@ -38,10 +38,17 @@ pub fn parse_iso_utc(text: &str) -> Option<UnixMicros> {
     let (day, month, year) = (date.next()?, date.next()?, date.next()?);
     let (time, micros) = time.split_once('.')?;
     let mut time = time.splitn(3, ':');
-    let mut next = || time.next()?.parse::<i64>().ok();
+    // Narrow parts and checked sums: another program's text is input too.
+    let mut next = || time.next()?.parse::<u8>().ok().map(i64::from);
     let seconds = next()? * 3600 + next()? * 60 + next()?;
-    let days = days_from_civil(year.parse().ok()?, month.parse().ok()?, day.parse().ok()?);
-    let at = days * 86_400_000_000 + seconds * 1_000_000 + micros.parse::<i64>().ok()?;
+    let (year, month, day) = (
+        year.parse::<i32>().ok()?,
+        month.parse::<u8>().ok()?,
+        day.parse::<u8>().ok()?,
+    );
+    let days = days_from_civil(year.into(), month.into(), day.into());
+    let of_day = seconds * 1_000_000 + i64::from(micros.parse::<u32>().ok()?);
+    let at = days.checked_mul(86_400_000_000)?.checked_add(of_day)?;
     // What does not give the same text again was not ours: a thirteenth month, say.
     (iso_utc(at) == text).then_some(at)
 }
@@ -94,12 +101,17 @@ mod tests {
         for at in [0, -1, 951_782_400_000_000, POSTGRES_EPOCH_US, 1_796_000_000_123_456] {
             assert_eq!(parse_iso_utc(&iso_utc(at)), Some(at));
         }
-        for text in [
+        let wrong = [
             "",
             "2026-13-01T00:00:00.000000Z",
             "2026-02-30T00:00:00.000000Z",
             "2026-01-01T00:00:00Z",
-        ] {
+            "2147483647-01-01T00:00:00.000000Z",
+            "9223372036854775807-01-01T00:00:00.000000Z",
+            "2026-01-01T4294967295:4294967295:4294967295.4294967295Z",
+            "2026-255-255T9223372036854775807:00:00.000000Z",
+        ];
+        for text in wrong {
             assert_eq!(parse_iso_utc(text), None, "{text}");
         }
     }

@@ -12,28 +12,15 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, Decimal128Array, Float32Array, Float64Array, StringArray};
 use arrow_schema::{DataType, TimeUnit};
 use datafusion::common::{Result, internal_err};
+use flow_core::clock::civil_from_days;
 
 use super::inexact;
 
 const DAY_MICROS: i64 = 86_400_000_000;
 
-/// Splits days since 1970 into year, month and day (H. Hinnant, "chrono-compatible low-level date
-/// algorithms").
-fn civil(days: i64) -> (i64, i64, i64) {
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let day_of_era = z.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
-}
-
 /// Gives the date and what stands at the very end for years before the first.
 fn date_text(days: i64) -> (String, &'static str) {
-    match civil(days) {
+    match civil_from_days(days) {
         (year, month, day) if year > 0 => (format!("{year:04}-{month:02}-{day:02}"), ""),
         (year, month, day) => (format!("{:04}-{month:02}-{day:02}", 1 - year), " BC"),
     }

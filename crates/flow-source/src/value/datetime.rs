@@ -4,6 +4,8 @@
 
 use std::io::Write;
 
+use flow_core::clock::civil_from_days;
+
 use super::{ValueError, fixed};
 
 /// Counts the days from 1970-01-01 to 2000-01-01.
@@ -83,7 +85,7 @@ pub(super) fn render_timestamp(bytes: &[u8], zone: bool, out: &mut Vec<u8>) -> R
 
 /// Writes `YYYY-MM-DD` of a day counted from 2000-01-01; says whether it lies before Christ.
 fn put_date(days: i64, out: &mut Vec<u8>) -> bool {
-    let (year, month, day) = civil(days + i64::from(EPOCH_DAYS));
+    let (year, month, day) = civil_from_days(days + i64::from(EPOCH_DAYS));
     let before_christ = year <= 0;
     let year = if before_christ { 1 - year } else { year };
     write!(out, "{year:04}-{month:02}-{day:02}").expect("a vector takes every write");
@@ -106,18 +108,4 @@ fn put_time(micros: i64, out: &mut Vec<u8>) {
             out.pop();
         }
     }
-}
-
-/// Turns days since 1970-01-01 into a proleptic Gregorian date (Howard Hinnant, "chrono-Compatible
-/// Low-Level Date Algorithms", `civil_from_days`).
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
