@@ -9,9 +9,11 @@
 //! 4. [`operation`] and [`ledger`] are the publish path's states and its prefix rule.
 //! 5. [`schedule`] and [`frontier`] decide when to publish and what a refresh reads.
 //! 6. [`lake`] holds the traits through which the SQL layer sees tables it must not open itself.
-//! 7. [`remedy`] says what an error asks of its caller.
+//! 7. [`changes`] and [`state`] are what an incremental refresh reads and what it keeps.
+//! 8. [`remedy`] says what an error asks of its caller.
 
 pub mod arrow;
+pub mod changes;
 pub mod clock;
 pub mod codec;
 pub mod collapse;
@@ -27,6 +29,7 @@ pub mod remedy;
 pub mod row;
 pub mod schedule;
 pub mod schema;
+pub mod state;
 pub mod transaction;
 
 pub use ids::{Attempt, Epoch, FileId, Generation, OperationId, TableId};
