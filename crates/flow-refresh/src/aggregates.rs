@@ -20,7 +20,8 @@ use datafusion::logical_expr::{
 };
 
 use groups::ExactGroups;
-use state::{State, for_each_value, states};
+use state::states;
+pub(crate) use state::{State, for_each_value};
 
 /// Names what is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,6 +79,22 @@ pub(crate) fn replacement(
         result: result.clone(),
         signature: Signature::user_defined(Volatility::Immutable),
     })))
+}
+
+impl ExactAggregate {
+    /// Finds the exact aggregate behind a function of the engine.
+    pub(crate) fn of(function: &AggregateUDF) -> Option<&ExactAggregate> {
+        function.inner().as_any().downcast_ref()
+    }
+
+    /// Says whether it is MIN or MAX, and whether it is MAX.
+    pub(crate) fn extreme(&self) -> Option<bool> {
+        match self.kind {
+            Kind::Least => Some(false),
+            Kind::Greatest => Some(true),
+            _ => None,
+        }
+    }
 }
 
 impl AggregateUDFImpl for ExactAggregate {
@@ -149,7 +166,8 @@ impl ExactAccumulator {
         let [values] = values else {
             return internal_err!("{} takes one argument", self.aggregate.name);
         };
-        for_each_value(values, |_, value| self.state.add(value, take_back))
+        let weight = if take_back { -1 } else { 1 };
+        for_each_value(values, |_, value| self.state.add(value, weight))
     }
 }
 

@@ -3,8 +3,10 @@
 use arrow_schema::ArrowError;
 use datafusion::common::DataFusionError;
 use flow_core::lake::LakeReadError;
+use flow_core::state::StateError;
 use flow_core::{Remedial, Remedy};
 
+use crate::delta::{DamagedState, NegativeWeight};
 use crate::exactness::Inexact;
 use crate::session::cause;
 
@@ -35,6 +37,23 @@ pub enum RefreshError {
         table: String,
         /// Is the limit in bytes.
         limit_bytes: usize,
+    },
+    /// A row went more often than it came, or state holds bytes nobody wrote there.
+    #[error("{table} cannot be refreshed by its changes: {message}")]
+    State {
+        /// Names the dynamic table.
+        table: String,
+        /// Says which of the two; never a row's value.
+        message: String,
+    },
+    /// The state of the table could not be read or written.
+    #[error("cannot use the state of {table}")]
+    Store {
+        /// Names the dynamic table.
+        table: String,
+        /// Is the cause.
+        #[source]
+        source: StateError,
     },
     /// The stored table no longer has the columns of the definition.
     #[error("{table} has other columns than its definition: {difference}")]
@@ -68,7 +87,9 @@ impl Remedial for RefreshError {
     fn remedy(&self) -> Remedy {
         match self {
             RefreshError::Read { source, .. } => source.remedy,
+            RefreshError::Store { source, .. } => source.remedy,
             RefreshError::Compute { .. }
+            | RefreshError::State { .. }
             | RefreshError::Memory { .. }
             | RefreshError::Schema { .. }
             | RefreshError::Plan { .. } => Remedy::BlockTable,
@@ -78,12 +99,13 @@ impl Remedial for RefreshError {
 
     fn code(&self) -> Option<&'static str> {
         match self {
-            RefreshError::Read { .. } => None,
+            RefreshError::Read { .. } | RefreshError::Store { .. } => None,
             RefreshError::Compute { .. } => Some("F0420"),
             RefreshError::Memory { .. } => Some("F0421"),
             RefreshError::Schema { .. } => Some("F0422"),
             RefreshError::Plan { .. } => Some("F0423"),
             RefreshError::Refused { .. } => Some("F0424"),
+            RefreshError::State { .. } => Some("F0425"),
         }
     }
 }
@@ -100,6 +122,19 @@ impl RefreshError {
                 source: read.source.to_string().into(),
             };
             return RefreshError::Read { table, source };
+        }
+        if let Some(store) = cause::<StateError>(error) {
+            let source = StateError {
+                action: store.action,
+                remedy: store.remedy,
+                source: store.source.to_string().into(),
+            };
+            return RefreshError::Store { table, source };
+        }
+        let negative = cause::<NegativeWeight>(error).map(ToString::to_string);
+        let damaged = cause::<DamagedState>(error).map(ToString::to_string);
+        if let Some(message) = negative.or(damaged) {
+            return RefreshError::State { table, message };
         }
         if let DataFusionError::ResourcesExhausted(_) = error.find_root() {
             return RefreshError::Memory { table, limit_bytes };

@@ -22,11 +22,11 @@ pub(crate) struct OutOfRange;
 /// Counts what no integer can hold, and what an empty sum cannot tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Specials {
-    count: u64,
-    nan: u64,
-    positive_infinite: u64,
-    negative_infinite: u64,
-    negative_zero: u64,
+    count: i64,
+    nan: i64,
+    positive_infinite: i64,
+    negative_infinite: i64,
+    negative_zero: i64,
 }
 
 /// Is the exact sum of doubles.
@@ -49,29 +49,24 @@ fn split(value: f64) -> (bool, u64, u32) {
 }
 
 impl FloatSum {
-    /// Adds a term, or takes one back.
-    pub(crate) fn add(&mut self, value: f64, take_back: bool) {
-        let step = |counter: &mut u64| {
-            *counter = if take_back {
-                counter.saturating_sub(1)
-            } else {
-                *counter + 1
-            };
-        };
-        step(&mut self.specials.count);
+    /// Adds a term as many times as its weight says; a negative weight takes it back.
+    pub(crate) fn add(&mut self, value: f64, weight: i64) {
+        let s = &mut self.specials;
+        s.count += weight;
         if value.is_nan() {
-            step(&mut self.specials.nan);
+            s.nan += weight;
         } else if value == f64::INFINITY {
-            step(&mut self.specials.positive_infinite);
+            s.positive_infinite += weight;
         } else if value == f64::NEG_INFINITY {
-            step(&mut self.specials.negative_infinite);
+            s.negative_infinite += weight;
         } else if value == 0.0 {
             if value.is_sign_negative() {
-                step(&mut self.specials.negative_zero);
+                s.negative_zero += weight;
             }
         } else {
             let (negative, mantissa, position) = split(value);
-            self.sum.add(mantissa, position, negative != take_back);
+            self.sum
+                .add_times(mantissa.into(), position, if negative { -weight } else { weight });
         }
     }
 
@@ -86,7 +81,7 @@ impl FloatSum {
     }
 
     /// Counts the terms.
-    pub(crate) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> i64 {
         self.specials.count
     }
 
@@ -145,7 +140,7 @@ impl FloatSum {
 
     /// Reads what [`FloatSum::encode`] wrote and moves past it; `None` if the bytes are not that.
     pub(crate) fn decode(bytes: &mut &[u8]) -> Option<FloatSum> {
-        let mut counter = || wide::take::<8>(bytes).map(u64::from_le_bytes);
+        let mut counter = || wide::take::<8>(bytes).map(i64::from_le_bytes);
         let specials = Specials {
             count: counter()?,
             nan: counter()?,
@@ -170,14 +165,13 @@ pub(crate) struct Moments {
 }
 
 impl Moments {
-    /// Adds a term, or takes one back.
-    pub(crate) fn add(&mut self, value: f64, take_back: bool) {
-        self.first.add(value, take_back);
+    /// Adds a term as many times as its weight says; a negative weight takes it back.
+    pub(crate) fn add(&mut self, value: f64, weight: i64) {
+        self.first.add(value, weight);
         if value.is_finite() {
             let (_, mantissa, position) = split(value);
             let square = u128::from(mantissa) * u128::from(mantissa);
-            self.squares.add(square as u64, 2 * position, take_back);
-            self.squares.add((square >> 64) as u64, 2 * position + 64, take_back);
+            self.squares.add_times(square, 2 * position, weight);
         }
     }
 
@@ -198,7 +192,7 @@ impl Moments {
         if s.nan + s.positive_infinite + s.negative_infinite > 0 {
             return Ok(Some(f64::NAN));
         }
-        let spread = self.squares.times(n).minus(&self.first.sum.squared());
+        let spread = self.squares.times(n.unsigned_abs()).minus(&self.first.sum.squared());
         let divisor = n as f64 * if population { n as f64 } else { (n - 1) as f64 };
         finite(spread.divided(divisor, -2148)).map(Some)
     }

@@ -7,7 +7,9 @@
 //! 2. [`plan`] orders them, finds their inputs, checks every operator and fixes the output columns.
 //! 3. [`choose_cut`] finds the newest cut that all inputs of a refresh can present.
 //! 4. [`refresh_full`] computes the SELECT over that cut and compares it with what is stored.
-//! 5. [`query`] runs a user's read-only SQL with the same engine.
+//! 5. [`refresh_delta`] computes only what changes, from what changed in the inputs and the state that
+//!    [`build_state`] made.
+//! 6. [`query`] runs a user's read-only SQL with the same engine.
 //!
 //! # Invariants
 //! - The result of a definition is a function of its input rows: no order of arrival, number of
@@ -19,11 +21,13 @@ mod checked;
 mod compile;
 mod cut;
 mod definition;
+mod delta;
 mod determinism;
 mod difference;
 mod error;
 mod exact;
 mod exactness;
+mod incremental;
 mod judged;
 mod kind;
 mod meeting;
@@ -39,7 +43,9 @@ mod tokens;
 
 pub use cut::{Cut, InputHistory, InputKind, choose_cut};
 pub use definition::{Definition, Lag, Problem, RequestedMode, SourceFile};
+pub use delta::{Delta, DeltaInput, DeltaPlan, InputChanges};
 pub use error::RefreshError;
+pub use incremental::{begin_delta, build_state, refresh_delta};
 pub use output::{LINEAGE_COLUMNS, schema_difference};
 pub use parse::parse;
 pub use plan::{Mode, Plan, PlannedTable, Reason, plan};

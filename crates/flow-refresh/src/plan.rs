@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use arrow_schema::{Schema, SchemaRef};
+use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::Query;
 use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
@@ -26,6 +27,7 @@ use serde::Serialize;
 
 use crate::compile;
 use crate::definition::{Definition, Lag, Problem, RequestedMode};
+use crate::delta::DeltaPlan;
 use crate::output::{column_type, table_schema};
 use crate::select::{self, Reference};
 use crate::session;
@@ -90,6 +92,8 @@ pub struct PlannedTable {
     pub notes: Vec<String>,
     /// Is 0 for a table that reads no other dynamic table, else one more than its deepest input's.
     pub level: usize,
+    /// Computes its changes from those of its inputs, or says why only a full refresh can.
+    pub delta: Result<Arc<DeltaPlan>, Vec<Reason>>,
     /// Holds the columns of each input that the SQL may name.
     pub(crate) input_schemas: BTreeMap<TableName, SchemaRef>,
 }
@@ -268,6 +272,10 @@ async fn plan_one(
         .await
         .map_err(|error| failed(&error))?;
 
+    let delta = delta(parsed, &state, &compiled.plan, columns.clone())
+        .await
+        .map_err(|error| failed(&error))?;
+
     let inputs: Vec<TableName> = parsed
         .references
         .iter()
@@ -286,8 +294,38 @@ async fn plan_one(
         query_hash: definition.query_hash.clone(),
         definition: definition.clone(),
         notes: compiled.notes,
+        delta,
         input_schemas: schemas,
     })
+}
+
+/// Makes the operators that compute changes, or places the reasons why there are none.
+async fn delta(
+    parsed: &Parsed<'_>,
+    state: &SessionState,
+    plan: &LogicalPlan,
+    columns: Vec<(String, ColumnType)>,
+) -> datafusion::common::Result<Result<Arc<DeltaPlan>, Vec<Reason>>> {
+    let count = columns.len();
+    let arrow = flow_core::arrow::arrow_schema(&table_schema(columns));
+    let user = Arc::new(Schema::new(arrow.fields()[..count].to_vec()));
+    let delta = DeltaPlan::compile(state, plan, user).await?;
+    Ok(delta.map(Arc::new).map_err(|findings| {
+        let placed = findings.into_iter().map(|finding| {
+            let place = compile::place(&finding, &parsed.tokens);
+            let at = parsed
+                .definition
+                .problem((place.line, place.column), "F0410", String::new());
+            Reason {
+                code: finding.code,
+                operator: finding.message,
+                file: at.file,
+                line: at.line,
+                column: at.column,
+            }
+        });
+        placed.collect()
+    }))
 }
 
 fn reason(definition: &Definition) -> Reason {

@@ -121,7 +121,7 @@ pub async fn refresh_full(
 }
 
 /// Opens the inputs with the columns the plan was made for.
-async fn open_inputs(
+pub(crate) async fn open_inputs(
     table: &PlannedTable,
     inputs: &[RefreshInput],
     reader: &Arc<dyn SnapshotReader>,

@@ -7,9 +7,10 @@ use arrow_schema::{DataType, TimeUnit};
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, MemorySchemaProvider, SchemaProvider};
 use datafusion::common::config::Dialect;
 use datafusion::common::{DataFusionError, Result, plan_err};
+use datafusion::execution::TaskContext;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::GreedyMemoryPool;
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::planner::TypePlanner;
@@ -47,10 +48,7 @@ pub(crate) fn open(
     options.sql_parser.map_string_types_to_utf8view = false;
     options.sql_parser.collect_spans = true;
     options.execution.time_zone = Some(UTC.to_owned());
-    let runtime = RuntimeEnvBuilder::new()
-        .with_memory_pool(Arc::new(GreedyMemoryPool::new(memory_bytes)))
-        .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled))
-        .build_arc()?;
+    let runtime = runtime(memory_bytes)?;
     let state = SessionStateBuilder::new()
         .with_default_features()
         .with_config(config)
@@ -60,6 +58,20 @@ pub(crate) fn open(
     let context = SessionContext::new_with_state(state);
     context.register_catalog(CATALOG, Arc::new(catalog(tables)?));
     Ok(context)
+}
+
+fn runtime(memory_bytes: usize) -> Result<Arc<RuntimeEnv>> {
+    RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::new(GreedyMemoryPool::new(memory_bytes)))
+        .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled))
+        .build_arc()
+}
+
+/// Opens what operators run in that were planned before, in one partition.
+pub(crate) fn task(memory_bytes: usize) -> Result<Arc<TaskContext>> {
+    let config = SessionConfig::new().with_target_partitions(1);
+    let task = TaskContext::default().with_session_config(config);
+    Ok(Arc::new(task.with_runtime(runtime(memory_bytes)?)))
 }
 
 fn catalog(tables: impl IntoIterator<Item = SnapshotTable>) -> Result<MemoryCatalogProvider> {

@@ -55,7 +55,7 @@ impl GroupsAccumulator for ExactGroups {
         let groups = &mut self.groups;
         for_each_value(values, |row, value| {
             if passes(opt_filter, row) {
-                groups[group_indices[row]].add(value, false);
+                groups[group_indices[row]].add(value, 1);
             }
         })
     }

@@ -18,7 +18,7 @@ use crate::exactness::inexact;
 
 /// Is one argument, as wide as it takes.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Integer(i128),
     Float(f64),
 }
@@ -53,14 +53,14 @@ impl Value {
 
 /// Is what one group has added up so far.
 #[derive(Clone, Debug)]
-pub(super) enum State {
+pub(crate) enum State {
     Integer {
         sum: i128,
-        count: u64,
+        count: i64,
     },
     Decimal {
         sum: i256,
-        count: u64,
+        count: i64,
     },
     Float(FloatSum),
     Moments(Box<Moments>),
@@ -70,13 +70,13 @@ pub(super) enum State {
     },
     /// Holds each value with its count: for DISTINCT, and for MIN and MAX that take rows back.
     Values {
-        values: BTreeMap<i128, u64>,
+        values: BTreeMap<i128, i64>,
         float: bool,
     },
 }
 
 impl State {
-    pub(super) fn new(aggregate: &ExactAggregate, distinct: bool, sliding: bool) -> State {
+    pub(crate) fn new(aggregate: &ExactAggregate, distinct: bool, sliding: bool) -> State {
         let float = aggregate.argument.is_floating();
         let extreme = matches!(aggregate.kind, Kind::Least | Kind::Greatest);
         if (distinct && !extreme) || (sliding && extreme) {
@@ -107,27 +107,25 @@ impl State {
         !matches!(self, State::Extreme { .. })
     }
 
-    pub(super) fn add(&mut self, value: Value, take_back: bool) {
-        let step = |count: &mut u64| {
-            *count = if take_back { count.saturating_sub(1) } else { *count + 1 };
-        };
+    /// Adds a value as many times as its weight says; a negative weight takes it back.
+    pub(crate) fn add(&mut self, value: Value, weight: i64) {
         match (self, value) {
             // 2^63 rows of 64 bits fit 127 bits, and of 128 bits fit 192: these sums cannot wrap.
             (State::Integer { sum, count }, Value::Integer(value)) => {
-                step(count);
-                *sum = sum.wrapping_add(if take_back { -value } else { value });
+                *count += weight;
+                *sum = sum.wrapping_add(value.wrapping_mul(i128::from(weight)));
             }
             (State::Decimal { sum, count }, Value::Integer(value)) => {
-                step(count);
+                *count += weight;
                 let value = i256::from_i128(value);
-                *sum = if take_back {
-                    sum.wrapping_sub(value)
-                } else {
-                    sum.wrapping_add(value)
+                *sum = match weight {
+                    1 => sum.wrapping_add(value),
+                    -1 => sum.wrapping_sub(value),
+                    _ => sum.wrapping_add(value.wrapping_mul(i256::from_i128(weight.into()))),
                 };
             }
-            (State::Float(sum), value) => sum.add(value.float(), take_back),
-            (State::Moments(moments), value) => moments.add(value.float(), take_back),
+            (State::Float(sum), value) => sum.add(value.float(), weight),
+            (State::Moments(moments), value) => moments.add(value.float(), weight),
             (State::Extreme { best, greatest }, value) => {
                 let better = |old: Value| {
                     let (old, new) = (old.key(), value.key());
@@ -139,7 +137,7 @@ impl State {
             }
             (State::Values { values, .. }, value) => {
                 let count = values.entry(value.key()).or_insert(0);
-                step(count);
+                *count += weight;
                 if *count == 0 {
                     values.remove(&value.key());
                 }
@@ -151,7 +149,7 @@ impl State {
     }
 
     /// Is the result.
-    pub(super) fn evaluate(&self, aggregate: &ExactAggregate) -> Result<ScalarValue> {
+    pub(crate) fn evaluate(&self, aggregate: &ExactAggregate) -> Result<ScalarValue> {
         let result = &aggregate.result;
         let overflow = || {
             inexact(format!(
@@ -188,17 +186,15 @@ impl State {
     fn evaluate_values(
         &self,
         aggregate: &ExactAggregate,
-        values: &BTreeMap<i128, u64>,
+        values: &BTreeMap<i128, i64>,
         float: bool,
     ) -> Result<ScalarValue> {
         let mut state = State::new(aggregate, false, false);
-        values
-            .keys()
-            .for_each(|key| state.add(Value::from_key(*key, float), false));
+        values.keys().for_each(|key| state.add(Value::from_key(*key, float), 1));
         state.evaluate(aggregate)
     }
 
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             State::Integer { sum, count } => {
                 out.extend_from_slice(&count.to_le_bytes());
@@ -226,7 +222,7 @@ impl State {
     }
 
     /// Adds what another state of the same kind wrote.
-    pub(super) fn merge(&mut self, mut bytes: &[u8]) -> Result<()> {
+    pub(crate) fn merge(&mut self, mut bytes: &[u8]) -> Result<()> {
         let bytes = &mut bytes;
         self.merge_bytes(bytes)
             .filter(|()| bytes.is_empty())
@@ -236,11 +232,11 @@ impl State {
     fn merge_bytes(&mut self, bytes: &mut &[u8]) -> Option<()> {
         match self {
             State::Integer { sum, count } => {
-                *count += u64::from_le_bytes(take(bytes)?);
+                *count += i64::from_le_bytes(take(bytes)?);
                 *sum = sum.wrapping_add(i128::from_le_bytes(take(bytes)?));
             }
             State::Decimal { sum, count } => {
-                *count += u64::from_le_bytes(take(bytes)?);
+                *count += i64::from_le_bytes(take(bytes)?);
                 *sum = sum.wrapping_add(i256::from_le_bytes(take(bytes)?));
             }
             State::Float(sum) => sum.merge(&FloatSum::decode(bytes)?),
@@ -249,20 +245,20 @@ impl State {
                 if !bytes.is_empty() {
                     let [float] = take::<1>(bytes)?;
                     let key = i128::from_le_bytes(take(bytes)?);
-                    self.add(Value::from_key(key, float == 1), false);
+                    self.add(Value::from_key(key, float == 1), 1);
                 }
             }
             State::Values { values, .. } => {
                 while !bytes.is_empty() {
                     let key = i128::from_le_bytes(take(bytes)?);
-                    *values.entry(key).or_insert(0) += u64::from_le_bytes(take(bytes)?);
+                    *values.entry(key).or_insert(0) += i64::from_le_bytes(take(bytes)?);
                 }
             }
         }
         Some(())
     }
 
-    pub(super) fn heap_size(&self) -> usize {
+    pub(crate) fn heap_size(&self) -> usize {
         match self {
             State::Integer { .. } | State::Decimal { .. } | State::Extreme { .. } => 0,
             State::Float(sum) => sum.size() - size_of::<FloatSum>(),
@@ -322,7 +318,7 @@ fn integer_scalar(value: i128, result: &DataType) -> Option<ScalarValue> {
 }
 
 /// Is a decimal sum or mean; a mean is rounded half away from zero, as PostgreSQL's `numeric`.
-fn decimal_scalar(sum: i256, count: u64, aggregate: &ExactAggregate) -> Option<ScalarValue> {
+fn decimal_scalar(sum: i256, count: i64, aggregate: &ExactAggregate) -> Option<ScalarValue> {
     let (DataType::Decimal128(_, from), DataType::Decimal128(precision, to)) = (&aggregate.argument, &aggregate.result)
     else {
         return None;
@@ -350,7 +346,7 @@ pub(super) fn states(values: &[ArrayRef]) -> Result<&BinaryArray> {
 }
 
 /// Hands every value that is not NULL to `each`, with its row.
-pub(super) fn for_each_value(array: &ArrayRef, mut each: impl FnMut(usize, Value)) -> Result<()> {
+pub(crate) fn for_each_value(array: &ArrayRef, mut each: impl FnMut(usize, Value)) -> Result<()> {
     fn rows<T: ArrowPrimitiveType>(array: &ArrayRef, mut each: impl FnMut(usize, T::Native)) {
         let array = array.as_primitive::<T>();
         match array.nulls() {

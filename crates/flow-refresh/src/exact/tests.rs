@@ -26,7 +26,7 @@ impl Draw {
 
 fn sum_of(values: &[f64]) -> Result<f64, OutOfRange> {
     let mut sum = FloatSum::default();
-    values.iter().for_each(|v| sum.add(*v, false));
+    values.iter().for_each(|v| sum.add(*v, 1));
     sum.sum()
 }
 
@@ -75,15 +75,15 @@ fn order_grouping_and_bytes_do_not_show() {
         let mut values: Vec<f64> = (0..40).map(|_| draw.finite()).collect();
         let extra: Vec<f64> = (0..10).map(|_| draw.finite()).collect();
         let mut straight = Moments::default();
-        values.iter().for_each(|v| straight.add(*v, false));
+        values.iter().for_each(|v| straight.add(*v, 1));
         // Backwards, with terms added and taken back, in two parts that travel as bytes.
         values.reverse();
         let mut parts = [Moments::default(), Moments::default()];
         for (i, value) in values.iter().enumerate() {
-            parts[i % 2].add(*value, false);
+            parts[i % 2].add(*value, 1);
         }
-        extra.iter().for_each(|v| parts[0].add(*v, false));
-        extra.iter().for_each(|v| parts[0].add(*v, true));
+        extra.iter().for_each(|v| parts[0].add(*v, 1));
+        extra.iter().for_each(|v| parts[0].add(*v, -1));
         let mut bytes = Vec::new();
         parts[0].encode(&mut bytes);
         let mut merged = Moments::decode(&mut &bytes[..]).expect("own bytes");
@@ -99,7 +99,7 @@ fn order_grouping_and_bytes_do_not_show() {
 fn known_moments() {
     let moments = |values: &[f64]| {
         let mut moments = Moments::default();
-        values.iter().for_each(|v| moments.add(*v, false));
+        values.iter().for_each(|v| moments.add(*v, 1));
         moments
     };
     let check = |values: &[f64], population: bool, expected: Option<f64>| {
@@ -123,7 +123,7 @@ fn known_moments() {
 fn foreign_bytes_are_refused() {
     let mut bytes = Vec::new();
     let mut sum = FloatSum::default();
-    sum.add(1.5, false);
+    sum.add(1.5, 1);
     sum.encode(&mut bytes);
     for cut in 0..bytes.len() {
         assert!(FloatSum::decode(&mut &bytes[..cut]).is_none(), "{cut}");

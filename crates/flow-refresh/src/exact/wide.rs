@@ -59,6 +59,24 @@ impl Wide {
         }
     }
 
+    /// Adds mantissa · weight · 2^position.
+    pub(crate) fn add_times(&mut self, mantissa: u128, position: u32, weight: i64) {
+        let negative = weight < 0;
+        let factor = weight.unsigned_abs();
+        if factor == 1 {
+            self.add(mantissa as u64, position, negative);
+            self.add((mantissa >> 64) as u64, position + 64, negative);
+            return;
+        }
+        for i in 0..4 {
+            let part = (mantissa >> (32 * i)) as u32;
+            for j in 0..2 {
+                let digit = (factor >> (32 * j)) as u32;
+                self.add(u64::from(part) * u64::from(digit), position + 32 * (i + j), negative);
+            }
+        }
+    }
+
     /// Moves what exceeds 32 bits up; only the top limb keeps a sign.
     fn carry(&mut self) {
         let mut carry = 0;
@@ -176,31 +194,31 @@ impl Wide {
         self.limbs.capacity() * size_of::<i64>()
     }
 
-    /// Appends the number as bytes.
+    /// Appends the number as bytes: equal numbers give equal bytes, however they came about.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let mut number = self.clone();
-        number.carry();
-        out.extend_from_slice(&(number.base as u32).to_le_bytes());
-        out.extend_from_slice(&(number.limbs.len() as u32).to_le_bytes());
-        for limb in &number.limbs {
+        let (negative, magnitude) = self.magnitude();
+        let zeros = magnitude.iter().take_while(|limb| **limb == 0).count();
+        let limbs = &magnitude[zeros..];
+        let base = if limbs.is_empty() { 0 } else { self.base + zeros };
+        out.extend_from_slice(&(base as u16).to_le_bytes());
+        out.push(limbs.len() as u8);
+        out.push(u8::from(negative && !limbs.is_empty()));
+        for limb in limbs {
             out.extend_from_slice(&limb.to_le_bytes());
         }
     }
 
     /// Reads what [`Wide::encode`] wrote; `None` if the bytes are not that.
     pub(crate) fn decode(bytes: &mut &[u8]) -> Option<Wide> {
-        let base = u32::from_le_bytes(take(bytes)?) as usize;
-        let count = u32::from_le_bytes(take(bytes)?) as usize;
-        if count > LIMBS_MAX || base > LIMBS_MAX {
+        let base = usize::from(u16::from_le_bytes(take(bytes)?));
+        let [count, negative] = take(bytes)?;
+        if usize::from(count) > LIMBS_MAX || base > LIMBS_MAX || negative > 1 {
             return None;
         }
         let limbs = (0..count)
-            .map(|_| take(bytes).map(i64::from_le_bytes))
+            .map(|_| take(bytes).map(u32::from_le_bytes))
             .collect::<Option<Vec<_>>>()?;
-        limbs
-            .iter()
-            .all(|limb| limb.unsigned_abs() <= 1 << 32)
-            .then_some(Wide { base, limbs, adds: 1 })
+        Some(Wide::from_magnitude(negative == 1, base, &limbs))
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod asking;
 mod computing;
+mod delta;
 mod differing;
 mod lake;
 mod planning;

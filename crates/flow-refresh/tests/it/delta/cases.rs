@@ -1,0 +1,1 @@
+//! Named cases: each operator, and each input that broke others.
