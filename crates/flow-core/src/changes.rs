@@ -10,7 +10,7 @@ use std::pin::Pin;
 use arrow_array::RecordBatch;
 use futures_core::Stream;
 
-use crate::lake::LakeReadError;
+use crate::error::LakeReadError;
 
 /// Is rows and how often each came (positive) or went (negative).
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub type ChangeStream = Pin<Box<dyn Stream<Item = Result<ChangeBatch, LakeReadEr
 /// read instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Gap {
-    /// A snapshot between the two, or the older one, was expired.
+    /// The older one was expired.
     Expired,
     /// The newer one does not descend from the older: a rollback, or another table of that name.
     NotDescended,
@@ -44,6 +44,8 @@ pub enum Gap {
     EqualityDeletes,
     /// The columns that are read have changed.
     Columns,
+    /// Rows that came or went stand in files of a kind that only a scan of the whole table honours.
+    Files,
 }
 
 impl Gap {
@@ -54,6 +56,7 @@ impl Gap {
             Gap::NotDescended => "INPUT_NOT_DESCENDED",
             Gap::EqualityDeletes => "INPUT_EQUALITY_DELETES",
             Gap::Columns => "INPUT_COLUMNS",
+            Gap::Files => "INPUT_FILES",
         }
     }
 }

@@ -12,23 +12,9 @@ use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 use futures_core::Stream;
 
-use crate::remedy::Remedy;
+use crate::changes::Changes;
+pub use crate::error::LakeReadError;
 use crate::schema::TableName;
-
-/// Says why a lake read failed.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {table}")]
-pub struct LakeReadError {
-    /// Says what was tried: `load`, `scan`.
-    pub action: &'static str,
-    /// Names the table.
-    pub table: String,
-    /// Says what the caller should do.
-    pub remedy: Remedy,
-    /// Is the cause.
-    #[source]
-    pub source: Box<dyn std::error::Error + Send + Sync>,
-}
 
 /// Is a stream of record batches.
 pub type BatchStream = Pin<Box<dyn Stream<Item = Result<RecordBatch, LakeReadError>> + Send>>;
@@ -98,4 +84,17 @@ pub trait SnapshotReader: Send + Sync + std::fmt::Debug {
 
     /// Reads a snapshot's live rows with their places, for tables that this program writes.
     async fn scan_located(&self, name: &TableName, snapshot_id: i64) -> Result<LocatedStream, LakeReadError>;
+
+    /// Reads what changed from one snapshot to another, in any order; equal rows may come in parts
+    /// whose weights add up. `None` is the table without rows.
+    ///
+    /// `projection` holds indexes into the columns of `to`, or of `from` where there is no `to`; `None`
+    /// reads all.
+    async fn changes(
+        &self,
+        name: &TableName,
+        from: Option<i64>,
+        to: Option<i64>,
+        projection: Option<Vec<usize>>,
+    ) -> Result<Changes, LakeReadError>;
 }

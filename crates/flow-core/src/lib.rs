@@ -17,6 +17,7 @@ pub mod changes;
 pub mod clock;
 pub mod codec;
 pub mod collapse;
+mod error;
 pub mod frontier;
 pub mod ids;
 pub mod key;

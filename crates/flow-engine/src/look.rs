@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
+use flow_core::changes::Changes;
 use flow_core::clock::Clock;
 use flow_core::lake::{BatchStream, LakeReadError, LakeTable, LocatedStream, SnapshotReader};
 use flow_core::{Remedy, TableName, TableSchema};
@@ -224,6 +225,16 @@ impl SnapshotReader for NoCatalog {
 
     async fn scan_located(&self, name: &TableName, _: i64) -> Result<LocatedStream, LakeReadError> {
         Err(NoCatalog::missing("scan", name))
+    }
+
+    async fn changes(
+        &self,
+        name: &TableName,
+        _: Option<i64>,
+        _: Option<i64>,
+        _: Option<Vec<usize>>,
+    ) -> Result<Changes, LakeReadError> {
+        Err(NoCatalog::missing("read the changes of", name))
     }
 }
 

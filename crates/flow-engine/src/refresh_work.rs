@@ -92,6 +92,7 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Re
         suspended: request.record.as_ref().is_some_and(|record| record.suspended),
         blocked: None,
         snapshot_id: table.current_snapshot_id(),
+        state: None,
     };
     shared.counters.refreshes.add(1);
     let record = if unchanged {
@@ -413,5 +414,6 @@ pub(crate) fn empty_record(planned: &PlannedTable) -> RefreshRecord {
         suspended: false,
         blocked: None,
         snapshot_id: None,
+        state: None,
     }
 }

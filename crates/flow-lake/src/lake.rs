@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use flow_core::clock::Clock;
@@ -67,6 +68,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) catalog: Catalog,
     pub(crate) versions: Versions,
+    /// Counts the rows that change reads have decoded.
+    pub(crate) change_rows_read: AtomicU64,
 }
 
 impl Shared {
@@ -142,6 +145,7 @@ impl Lake {
                 clock,
                 catalog,
                 versions: Versions::default(),
+                change_rows_read: AtomicU64::new(0),
             }),
         }
     }

@@ -1,4 +1,4 @@
-//! Snapshot reads: what a table held at a snapshot, as record batches.
+//! Snapshot reads: what a table held at a snapshot, and what changed between two, as record batches.
 //!
 //! Our own tables are read here, Parquet files and position deletes, so that types come out exactly
 //! as written and rows can be told with their places. Any other table goes through the Iceberg
@@ -7,6 +7,7 @@
 //! All decoding happens on blocking threads; a bounded channel carries the batches.
 
 use async_trait::async_trait;
+use flow_core::changes::Changes;
 use flow_core::lake::{BatchStream, LakeReadError, LakeTable, LocatedStream, SnapshotInfo, SnapshotReader};
 use flow_core::{Remedial, TableName};
 use futures::StreamExt;
@@ -17,11 +18,13 @@ use crate::lake::Lake;
 use crate::table::Table;
 use crate::{blocking, schema};
 
+mod changes;
 mod channel;
 mod foreign;
 mod native;
 mod plan;
 mod positions;
+mod rows;
 
 /// Names the read that failed.
 fn failed(action: &'static str, table: &TableName) -> impl Fn(LakeError) -> LakeReadError + Send + 'static {
@@ -143,5 +146,16 @@ impl SnapshotReader for Lake {
     async fn scan_located(&self, name: &TableName, snapshot_id: i64) -> Result<LocatedStream, LakeReadError> {
         let result = self.scan_located_inner(name, snapshot_id).await;
         result.map_err(failed("scan", name))
+    }
+
+    async fn changes(
+        &self,
+        name: &TableName,
+        from: Option<i64>,
+        to: Option<i64>,
+        projection: Option<Vec<usize>>,
+    ) -> Result<Changes, LakeReadError> {
+        let result = changes::read(self, name, from, to, projection).await;
+        result.map_err(failed("read the changes of", name))
     }
 }

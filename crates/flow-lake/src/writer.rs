@@ -23,6 +23,7 @@ mod deletes;
 mod encode;
 mod metrics;
 
+pub(crate) use deletes::FILE_PATH_ID;
 use encode::{FileEncoder, FileShape};
 
 /// Is a finished, synced file, ready to be sealed.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use flow_core::state::StateError;
 use flow_core::{Lsn, Remedial, Remedy};
 
 use crate::layout::Family;
@@ -109,6 +110,23 @@ impl StoreError {
             family,
             key: text,
             what: what.into(),
+        }
+    }
+}
+
+impl StoreError {
+    /// Says it in the words of who keeps state. Damaged state is built again from the inputs, so it
+    /// asks for that and not for a stop.
+    pub(crate) fn into_state(self, action: &'static str) -> StateError {
+        let damaged = match &self {
+            StoreError::Corrupt { .. } => true,
+            StoreError::Read { source, .. } => source.kind() == rocksdb::ErrorKind::Corruption,
+            _ => false,
+        };
+        StateError {
+            action,
+            remedy: if damaged { Remedy::Replan } else { self.remedy() },
+            source: Box::new(self),
         }
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use flow_core::codec::Reader;
 use flow_core::{Generation, TableId};
-use rocksdb::{DBPinnableSlice, Range, ReadOptions, WriteBatch};
+use rocksdb::{Range, ReadOptions, WriteBatch};
 
 pub(crate) use self::batch::IndexBatch;
 pub use self::bulk::BulkWriter;
@@ -24,11 +24,7 @@ use crate::database::{Database, Durability};
 use crate::delta::Location;
 use crate::error::StoreError;
 use crate::layout::{Family, after_prefix, row_prefix};
-use crate::record;
-
-/// Counts the keys looked up by one call of RocksDB: enough to share block reads, few enough that
-/// the blocks they pin stay small beside the cache.
-const KEYS_PER_LOOKUP: usize = 1024;
+use crate::{lookup, record};
 
 /// Is what the index knows of a key's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,32 +91,8 @@ impl RowIndex {
         keys: &[&[u8]],
         read: impl Fn(&[u8], &[u8]) -> Result<T, StoreError>,
     ) -> Result<Vec<Option<T>>, StoreError> {
-        let mut order: Vec<usize> = (0..keys.len()).collect();
-        order.sort_unstable_by_key(|&at| keys[at]);
-        let mut out: Vec<Option<T>> = std::iter::repeat_with(|| None).take(keys.len()).collect();
-        let handle = self.database.family(family);
-        let options = ReadOptions::default();
         let prefix = row_prefix(table, generation);
-        let mut arena = Vec::new();
-        let mut ends = Vec::with_capacity(KEYS_PER_LOOKUP);
-        for group in order.chunks(KEYS_PER_LOOKUP) {
-            arena.clear();
-            ends.clear();
-            for &at in group {
-                arena.extend_from_slice(&prefix);
-                arena.extend_from_slice(keys[at]);
-                ends.push(arena.len());
-            }
-            let starts = std::iter::once(0).chain(ends.iter().copied());
-            let full: Vec<&[u8]> = starts.zip(&ends).map(|(start, &end)| &arena[start..end]).collect();
-            let raw = self.database.raw();
-            let found = raw.batched_multi_get_cf_opt(handle, full.iter().copied(), true, &options);
-            for ((&at, key), value) in group.iter().zip(&full).zip(found) {
-                let value: Option<DBPinnableSlice<'_>> = value.map_err(|source| StoreError::Read { family, source })?;
-                out[at] = value.map(|value| read(key, &value)).transpose()?;
-            }
-        }
-        Ok(out)
+        lookup::lookup(&self.database, family, &prefix, keys, &ReadOptions::default(), read)
     }
 
     /// Begins to fill a generation that is not current. Several writers may fill one at once.

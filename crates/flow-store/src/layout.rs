@@ -11,9 +11,10 @@
 //! | `journal.chunk` | commit LSN u64, chunk number u32 | changes |
 //! | `journal.txn` | end LSN u64 | transaction |
 //! | `operation` | seq u64, part u8, share u32 | header, share or sealed plan |
-//! | `operation.block` | seq u64, share u32, block u64 | index delta |
+//! | `operation.block` | seq u64, share u32, block u64 | index delta or state delta |
 //! | `refresh` | name | dynamic table |
 //! | `refresh.run` | name, 0, number u64 | one refresh |
+//! | `state` | state number u32, generation u32, key | value; a weight is 8 bytes |
 //! | `tables` | table u32 | captured table |
 //!
 //! Every value is wrapped as [`crate::record`] says.
@@ -42,19 +43,21 @@ pub enum Family {
     JournalTxn,
     /// Open operations.
     Operation,
-    /// Open operations' index deltas.
+    /// Open operations' index and state deltas.
     OperationBlock,
     /// Dynamic tables.
     Refresh,
     /// Dynamic tables' histories.
     RefreshRun,
+    /// What operators of dynamic tables keep.
+    State,
     /// Captured tables.
     Tables,
 }
 
 impl Family {
     /// Lists all families.
-    pub const ALL: [Family; 11] = [
+    pub const ALL: [Family; 12] = [
         Family::Facts,
         Family::Files,
         Family::Hot,
@@ -65,6 +68,7 @@ impl Family {
         Family::OperationBlock,
         Family::Refresh,
         Family::RefreshRun,
+        Family::State,
         Family::Tables,
     ];
 
@@ -81,6 +85,7 @@ impl Family {
             Family::OperationBlock => "operation.block",
             Family::Refresh => "refresh",
             Family::RefreshRun => "refresh.run",
+            Family::State => "state",
             Family::Tables => "tables",
         }
     }
@@ -104,6 +109,7 @@ pub(crate) enum FactKey {
     Ledger,
     OperationSeq,
     Publication,
+    StateNumbers,
     TableIds,
 }
 
@@ -119,6 +125,7 @@ impl FactKey {
             FactKey::Ledger => b"ledger",
             FactKey::OperationSeq => b"operation.seq",
             FactKey::Publication => b"publication",
+            FactKey::StateNumbers => b"state.numbers",
             FactKey::TableIds => b"table.ids",
         }
     }
@@ -155,6 +162,14 @@ pub(crate) fn chunk_key(commit: Lsn, number: u32) -> [u8; 12] {
 pub(crate) fn row_prefix(table: TableId, generation: Generation) -> [u8; 8] {
     let mut key = [0; 8];
     key[..4].copy_from_slice(&table.0.to_be_bytes());
+    key[4..].copy_from_slice(&generation.0.to_be_bytes());
+    key
+}
+
+/// Is what all keys of one state of a dynamic table begin with.
+pub(crate) fn state_prefix(number: u32, generation: Generation) -> [u8; 8] {
+    let mut key = [0; 8];
+    key[..4].copy_from_slice(&number.to_be_bytes());
     key[4..].copy_from_slice(&generation.0.to_be_bytes());
     key
 }

@@ -5,10 +5,12 @@
 //! run it on threads that may.
 //!
 //! 1. [`Journal`] keeps every committed source transaction that PostgreSQL may already forget.
-//! 2. [`Operations`] keeps each intention to publish from begin to complete, with its index delta.
+//! 2. [`Operations`] keeps each intention to publish from begin to complete, with what it does to the row
+//!    index or to a dynamic table's state.
 //! 3. [`RowIndex`] knows where every live row of the lake stands, and a copy of what may be asked of it.
 //! 4. [`FileRegister`] names data files by number, so that the index stays small.
-//! 5. [`Tables`], [`Refreshes`] and [`Facts`] keep what each table, each dynamic table and the whole
+//! 5. [`States`] keep what the operators of dynamic tables must remember between refreshes.
+//! 6. [`Tables`], [`Refreshes`] and [`Facts`] keep what each table, each dynamic table and the whole
 //!    source have come to.
 //!
 //! # Invariants
@@ -16,7 +18,8 @@
 //! - Every record has a version byte and a checksum over key and value; bytes that do not fit are an
 //!   error value, never a panic.
 //! - Writes become durable in the order in which they were made: whatever survives a crash is a
-//!   prefix of them. Rows of [`BulkWriter`] alone stand outside that order until it finishes.
+//!   prefix of them. What [`BulkWriter`] and [`BulkState`] write stands outside that order until they
+//!   finish.
 //! - After one failed write or sync nothing is written any more ([`StoreError::Poisoned`]).
 
 mod database;
@@ -28,9 +31,11 @@ mod files;
 mod index;
 mod journal;
 mod layout;
+mod lookup;
 mod operations;
 mod record;
 mod refreshes;
+mod state;
 mod store;
 mod tables;
 mod tuning;
@@ -45,5 +50,6 @@ pub use journal::{Chunks, Journal, Staged, Transactions};
 pub use layout::{FORMAT_VERSION, Family};
 pub use operations::{CompletionWrites, Kind, NewShare, OperationRecord, Operations, Share};
 pub use refreshes::{RUNS_MAX, RefreshBlocked, RefreshCompletion, RefreshRecord, RefreshRun, Refreshes};
+pub use state::{BulkState, PinnedState, StateId, StateStamp, States};
 pub use store::{Store, StoreOptions};
 pub use tables::{Hot, TableRecord, TableState, Tables};

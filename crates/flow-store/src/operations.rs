@@ -1,13 +1,15 @@
-//! Operations: durable intentions to publish, and what they will do to the row index.
+//! Operations: durable intentions to publish, and what they will do to the row index or to a dynamic
+//! table's state.
 //!
 //! Owns the families `operation` and `operation.block`. Knows nothing of files or catalogs: a plan
 //! is bytes.
 //!
 //! 1. `begin` makes the intention durable (D2).
-//! 2. `stage_block` writes the index delta, block by block, while files are written.
+//! 2. `stage_block` and `stage_state` write the delta, block by block, while files are written. A
+//!    share's blocks are all of one kind.
 //! 3. `seal` makes plans and blocks durable (D3).
 //! 4. `proof` records what the catalog answered (D5).
-//! 5. `apply_block` moves the row index, one block at a time, together with its cursor (D6).
+//! 5. `apply_block` moves the row index or the state, one block at a time, together with its cursor (D6).
 //! 6. `complete` ends the operation: table records, ledger and refresh progress in one batch.
 //!
 //! # Invariants
@@ -20,7 +22,9 @@ mod record;
 
 use std::sync::Arc;
 
+use flow_core::codec::Malformed;
 use flow_core::operation::{Event, Phase};
+use flow_core::state::StateDelta;
 use flow_core::{Attempt, Generation, OperationId, TableId};
 use rocksdb::{ReadOptions, WriteBatch};
 use serde::{Deserialize, Serialize};
@@ -35,6 +39,7 @@ use crate::index::IndexBatch;
 use crate::layout::{FactKey, Family, OperationPart, block_key, operation_key, parse_operation_key};
 use crate::record as wrapping;
 use crate::refreshes::{RefreshCompletion, Refreshes};
+use crate::state::{self, StateId};
 use crate::tables::{self, TableRecord};
 
 /// Is the part of an operation that never changes.
@@ -44,6 +49,24 @@ struct Header {
     #[serde(flatten)]
     kind: Kind,
     shares: u32,
+}
+
+/// Is where a share's blocks go.
+#[derive(Clone, Copy)]
+enum Target {
+    Index(TableId, Generation),
+    State(StateId),
+}
+
+impl Target {
+    fn of(share: &Share) -> Target {
+        match (share.table, share.state) {
+            (Some(table), None) => Target::Index(table, share.generation),
+            (None, Some(id)) => Target::State(id),
+            (None, None) => panic!("a dynamic table without state has no blocks"),
+            (Some(_), Some(_)) => panic!("a captured table has no state"),
+        }
+    }
 }
 
 /// Is what the completion of an operation writes beside its own end.
@@ -98,6 +121,7 @@ impl Operations {
             base_snapshot: share.base_snapshot,
             plan: None,
             blocks: 0,
+            state: None,
         });
         let operation = OperationRecord {
             seq,
@@ -149,6 +173,39 @@ impl Operations {
         let key = block_key(seq, share_number(share), block);
         let mut value = Vec::with_capacity(delta.bytes() + wrapping::OVERHEAD + 10);
         wrapping::seal_into(&mut value, &key, |out| delta.encode(out));
+        self.write_block(&key, &value)
+    }
+
+    /// Writes a share's state delta as blocks from number `first` on, in place of those with the same
+    /// numbers; returns the number after the last. The share's own `blocks` and `state`, written by
+    /// `seal`, say how many count and where they go.
+    ///
+    /// # Durability
+    /// Durable with the next synced write, `seal` at the latest.
+    ///
+    /// # Errors
+    /// Crash if the write fails.
+    ///
+    /// # Panics
+    /// If the delta's keys do not ascend.
+    pub fn stage_state(&self, seq: u64, share: usize, first: u64, delta: &StateDelta) -> Result<u64, StoreError> {
+        assert!(
+            delta.0.is_sorted_by(|a, b| a.0 < b.0),
+            "a state delta has each key once, in order"
+        );
+        let (mut block, mut left, mut value) = (first, &delta.0[..], Vec::new());
+        while !left.is_empty() {
+            let key = block_key(seq, share_number(share), block);
+            let mut taken = 0;
+            wrapping::seal_into(&mut value, &key, |out| taken = state::encode(out, left));
+            self.write_block(&key, &value)?;
+            left = &left[taken..];
+            block += 1;
+        }
+        Ok(block)
+    }
+
+    fn write_block(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         let mut batch = WriteBatch::default();
         batch.put_cf(self.database.family(Family::OperationBlock), key, value);
         self.database.write(batch, Durability::Logged)
@@ -185,8 +242,8 @@ impl Operations {
         self.database.write(batch, Durability::Logged)
     }
 
-    /// Applies the share's next block to the row index, together with its cursor; says whether
-    /// there was one. Called until it answers `false`.
+    /// Applies the share's next block to the row index or the state, together with its cursor; says
+    /// whether there was one. Called until it answers `false`.
     ///
     /// # Durability
     /// In the log, in order: after a crash applying continues at the cursor that survived.
@@ -195,7 +252,7 @@ impl Operations {
     /// Crash if the write fails, or a block is missing or cannot be read.
     ///
     /// # Panics
-    /// If the share is not `Committed`: the caller's order is broken.
+    /// If the share is not `Committed`, or its blocks go nowhere: the caller's order is broken.
     pub fn apply_block(&self, operation: &mut OperationRecord, share: usize) -> Result<bool, StoreError> {
         let stands = &operation.shares[share];
         let Phase::Committed { applied, .. } = stands.phase else {
@@ -204,14 +261,12 @@ impl Operations {
         if applied >= stands.blocks {
             return Ok(false);
         }
-        let generation = stands.generation;
-        let table = stands.table.expect("only a captured table has an index delta");
+        let target = Target::of(stands);
         let key = block_key(operation.seq, share_number(share), applied);
         let value = self.read_block(&key)?;
         let body = wrapping::open(Family::OperationBlock, &key, &value)?;
-        let entries = DeltaEntries::new(body).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
-        let entries = entries.map_err(wrapping::malformed(Family::OperationBlock, &key))?;
-        let mut batch = self.index_batch(table, generation, entries);
+        let batch = self.batch_of(target, body);
+        let mut batch = batch.map_err(wrapping::malformed(Family::OperationBlock, &key))?;
         let before = operation.shares[share].phase;
         let moved = operation.step(share, Event::Applied(applied + 1));
         moved.expect("a committed share's cursor may grow");
@@ -224,6 +279,20 @@ impl Operations {
     }
 
     /// Makes the batch that a block asks for.
+    fn batch_of(&self, target: Target, block: &[u8]) -> Result<WriteBatch, Malformed> {
+        match target {
+            Target::Index(table, generation) => {
+                let entries = DeltaEntries::new(block)?.collect::<Result<Vec<_>, _>>()?;
+                Ok(self.index_batch(table, generation, entries))
+            }
+            Target::State(id) => {
+                let mut batch = WriteBatch::default();
+                state::stage(&self.database, &mut batch, id, state::decode(block)?);
+                Ok(batch)
+            }
+        }
+    }
+
     fn index_batch(&self, table: TableId, generation: Generation, mut entries: Vec<DeltaEntry<'_>>) -> WriteBatch {
         // Neighbours in a write buffer are inserted cheaply. The sort is stable: the last entry of a
         // key stays the last.

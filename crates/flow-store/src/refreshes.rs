@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use flow_core::Lsn;
 use flow_core::frontier::Frontier;
+use flow_core::state::StateDelta;
 use rocksdb::WriteBatch;
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +12,7 @@ use crate::database::{Database, Durability};
 use crate::error::StoreError;
 use crate::layout::{Family, after_prefix, run_key, run_prefix};
 use crate::record;
+use crate::state::{self, StateStamp};
 
 /// Counts the refreshes kept in a dynamic table's history.
 pub const RUNS_MAX: u64 = 1000;
@@ -74,6 +76,9 @@ pub struct RefreshRecord {
     pub blocked: Option<RefreshBlocked>,
     /// Is the snapshot this program wrote last.
     pub snapshot_id: Option<i64>,
+    /// Is the state its operators keep; `None` if there is none that is whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<StateStamp>,
 }
 
 /// Is what a completed refresh leaves in the store.
@@ -132,7 +137,38 @@ impl Refreshes {
         self.database.write(batch, Durability::Synced)
     }
 
-    /// Forgets a dynamic table and its history.
+    /// Writes what a refresh without a changed row leaves: the table's record, the refresh in its
+    /// history, and what it does to the state that the record's stamp names.
+    ///
+    /// # Durability
+    /// Synced, all or none.
+    ///
+    /// # Errors
+    /// Crash if the write fails.
+    ///
+    /// # Panics
+    /// If there is a change of state and no stamp: the caller's order is broken.
+    pub fn put_with_state(
+        &self,
+        name: &str,
+        refresh: &RefreshRecord,
+        run: Option<&RefreshRun>,
+        delta: &StateDelta,
+    ) -> Result<(), StoreError> {
+        let _held = self.database.exclusive();
+        let mut batch = WriteBatch::default();
+        match &refresh.state {
+            Some(stamp) => state::stage(&self.database, &mut batch, stamp.id, state::lend(&delta.0)),
+            None => assert!(delta.0.is_empty(), "changed state has a stamp"),
+        }
+        stage_record(&self.database, &mut batch, name, refresh);
+        if let Some(run) = run {
+            self.stage_run(&mut batch, name, run)?;
+        }
+        self.database.write(batch, Durability::Synced)
+    }
+
+    /// Forgets a dynamic table and its history. Its state is dropped apart.
     ///
     /// # Durability
     /// Synced.

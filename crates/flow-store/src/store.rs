@@ -13,6 +13,7 @@ use crate::journal::Journal;
 use crate::layout::Family;
 use crate::operations::Operations;
 use crate::refreshes::Refreshes;
+use crate::state::States;
 use crate::tables::Tables;
 
 /// Says which directory to open and what memory it may take.
@@ -34,6 +35,7 @@ pub struct Store {
     journal: Journal,
     operations: Operations,
     refreshes: Refreshes,
+    states: States,
     tables: Tables,
 }
 
@@ -52,6 +54,7 @@ impl Store {
             index: RowIndex::new(database.clone()),
             journal: Journal::open(database.clone())?,
             operations: Operations::new(database.clone(), facts.clone(), refreshes.clone()),
+            states: States::new(database.clone()),
             tables: Tables::new(database.clone()),
             facts,
             refreshes,
@@ -115,6 +118,11 @@ impl Store {
     /// Holds the dynamic tables.
     pub fn refreshes(&self) -> Refreshes {
         self.refreshes.clone()
+    }
+
+    /// Holds the dynamic tables' state.
+    pub fn states(&self) -> States {
+        self.states.clone()
     }
 
     /// Holds the singletons.

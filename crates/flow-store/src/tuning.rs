@@ -8,6 +8,7 @@ use rocksdb::{
 };
 
 use crate::layout::Family;
+use crate::state;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -105,6 +106,10 @@ fn family_options(family: Family, memory: &Memory) -> Options {
             options.set_blob_gc_age_cutoff(0.5);
             options.set_blob_gc_force_threshold(0.5);
         }
+        Family::State => {
+            point_lookups(&mut options, memory, memory.buffer(8));
+            options.set_merge_operator_associative(state::WEIGHTS_NAME, state::add_weights);
+        }
         Family::OperationBlock => {
             // A block is deleted soon after it is written: most never leave the write buffer.
             options.set_write_buffer_size(memory.buffer(8));
@@ -127,7 +132,8 @@ fn journal(options: &mut Options, memory: &Memory, buffer_bytes: usize) {
     options.set_block_based_table_factory(&blocks(memory, 64 * KIB));
 }
 
-/// Looked up by whole key, often for keys that are not there.
+/// Looked up by whole key, often for keys that are not there; or read in short runs of neighbours,
+/// for which blocks stay small.
 fn point_lookups(options: &mut Options, memory: &Memory, buffer_bytes: usize) {
     options.set_write_buffer_size(buffer_bytes);
     options.set_max_write_buffer_number(3);

@@ -4,6 +4,8 @@ use flow_core::operation::{Event, Illegal, Phase, step};
 use flow_core::{Attempt, Epoch, Generation, Lsn, OperationId, TableId, TableName};
 use serde::{Deserialize, Serialize};
 
+use crate::state::StateId;
+
 /// Says what an operation publishes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
@@ -61,8 +63,12 @@ pub struct Share {
     /// Is the lake's sealed plan, opaque here. Stored apart from the rest, which changes often.
     #[serde(skip)]
     pub plan: Option<Vec<u8>>,
-    /// Counts the blocks of the index delta.
+    /// Counts the blocks of the delta.
     pub blocks: u64,
+    /// Is the dynamic table's state that the blocks change; set before the seal. `None` if they change
+    /// the row index, or there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<StateId>,
 }
 
 impl Share {
@@ -124,6 +130,7 @@ impl OperationRecord {
         if matches!(share.phase, Phase::Building { .. } | Phase::SetAside) {
             share.plan = None;
             share.blocks = 0;
+            share.state = None;
         }
         Ok(share.phase)
     }

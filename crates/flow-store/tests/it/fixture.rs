@@ -6,14 +6,16 @@
 use std::path::{Path, PathBuf};
 
 use flow_core::operation::{Event, Phase};
+use flow_core::state::encode_weight;
 use flow_core::{Attempt, Epoch, FileId, Generation, Lsn, Remedial, Remedy, TableId};
 use flow_store::{
-    CompletionWrites, FORMAT_VERSION, Family, FileRecord, HotChange, IndexDelta, InitState, LedgerPosition, Store,
-    StoreError,
+    CompletionWrites, FORMAT_VERSION, Family, FileRecord, HotChange, IndexDelta, InitState, Kind, LedgerPosition,
+    Store, StoreError,
 };
 
 use crate::lifecycle::write_raw;
-use crate::records::{refresh, run};
+use crate::records::{refresh, run, stamp};
+use crate::state::{delta, dynamic_share, get};
 use crate::support::{at, epoch, id, identity, meta, open, options, row_at, share, table, temp};
 
 fn path(version: u32) -> PathBuf {
@@ -81,6 +83,22 @@ fn fill(store: &Store) {
     }
     store.refreshes().put("gold.a", &refresh(1)).expect("written");
     store.refreshes().push_run("gold.a", &run(1)).expect("written");
+    assert_eq!(store.states().next_number().expect("a number"), 1);
+    let change = delta(&[(b"group", Some(b"state"))]);
+    store
+        .refreshes()
+        .put_with_state("gold.b", &refresh(2), None, &change)
+        .expect("written");
+    let kind = Kind::Refresh { name: "gold.b".into() };
+    let operations = store.operations();
+    let mut operation = operations.begin(id, kind, vec![dynamic_share()]).expect("written");
+    let change = delta(&[(b"group", None), (b"weight", Some(&encode_weight(-2)))]);
+    let blocks = operations.stage_state(operation.seq(), 0, 0, &change).expect("written");
+    operation.shares[0].blocks = blocks;
+    operation.shares[0].state = Some(stamp(2).id);
+    operation.shares[0].plan = Some(b"plan".to_vec());
+    operation.step(0, Event::Seal).expect("allowed");
+    operations.seal(&operation).expect("durable");
     store.sync().expect("synced");
 }
 
@@ -119,7 +137,8 @@ fn check(store: &Store) {
     let hot = store.index().hot(TableId(1), Generation(1), &keys).expect("readable");
     assert_eq!(hot[0].as_deref(), Some(&[5; 100][..]));
     let mut open = store.operations().open_operations().expect("readable");
-    assert_eq!(open.len(), 1);
+    assert_eq!(open.len(), 2);
+    let mut refreshing = open.remove(1);
     let mut operation = open.remove(0);
     assert_eq!(
         (operation.seq(), operation.id().as_str(), operation.kind()),
@@ -135,8 +154,14 @@ fn check(store: &Store) {
     );
     assert_eq!(
         store.refreshes().all().expect("readable"),
-        [("gold.a".to_owned(), refresh(1))]
+        [("gold.a".to_owned(), refresh(1)), ("gold.b".to_owned(), refresh(2))]
     );
+    let values = |store: &Store| get(&store.states().reader(stamp(2).id), &[b"group", b"weight"]);
+    assert_eq!(values(store), [Some(b"state".to_vec()), None]);
+    refreshing.step(0, Event::MarkerFound).expect("allowed");
+    while store.operations().apply_block(&mut refreshing, 0).expect("applied") {}
+    assert_eq!(values(store), [None, Some(encode_weight(-2).to_vec())]);
+    assert_eq!(store.states().next_number().expect("a number"), 2);
     assert_eq!(store.refreshes().history("gold.a").expect("readable"), [run(1)]);
 }
 

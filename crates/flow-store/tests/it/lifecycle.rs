@@ -3,8 +3,9 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use flow_core::state::StateReader;
 use flow_core::{FileId, Generation, Lsn, Remedial, Remedy, TableId};
-use flow_store::{Family, Identity, Store, StoreError};
+use flow_store::{Family, Identity, StateId, Store, StoreError};
 
 use crate::support::{CHILD_DIR, child, epoch, id, identity, meta, open, options, share, table, temp};
 
@@ -142,6 +143,11 @@ pub(crate) fn write_raw(dir: &Path, values: &[(Family, Vec<u8>, Vec<u8>)]) {
     }
 }
 
+const STATE: StateId = StateId {
+    number: 1,
+    generation: Generation(1),
+};
+
 #[test]
 fn bad_bytes_are_errors_that_name_family_and_key() {
     let bad = [
@@ -149,6 +155,7 @@ fn bad_bytes_are_errors_that_name_family_and_key() {
         (Family::Files, 1u64.to_be_bytes().to_vec()),
         (Family::Index, [1u32.to_be_bytes(), 1u32.to_be_bytes()].concat()),
         (Family::Hot, [1u32.to_be_bytes(), 1u32.to_be_bytes()].concat()),
+        (Family::State, [1u32.to_be_bytes(), 1u32.to_be_bytes()].concat()),
         (Family::JournalTxn, 150u64.to_be_bytes().to_vec()),
         (Family::Operation, b"no operation".to_vec()),
         (Family::Refresh, b"gold.a".to_vec()),
@@ -168,6 +175,8 @@ fn bad_bytes_are_errors_that_name_family_and_key() {
             store.index().locate(TableId(1), Generation(1), &[b""])?;
             store.index().hot(TableId(1), Generation(1), &[b""])?;
             store.operations().open_operations()?;
+            let read = store.states().reader(STATE).get(&[b""]);
+            read.map_err(|error| *error.source.downcast::<StoreError>().expect("the store's"))?;
             store.refreshes().all()?;
             store.refreshes().history("gold.a")?;
             store.facts().ledger().map(drop)

@@ -9,4 +9,5 @@ mod kill;
 mod lifecycle;
 mod operations;
 mod records;
+mod state;
 mod support;

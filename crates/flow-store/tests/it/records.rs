@@ -2,7 +2,10 @@
 
 use flow_core::frontier::Frontier;
 use flow_core::{Epoch, Generation, Lsn, Remedial, Remedy, TableId};
-use flow_store::{Hot, InitState, LedgerPosition, RUNS_MAX, RefreshBlocked, RefreshRecord, RefreshRun, TableState};
+use flow_store::{
+    Hot, InitState, LedgerPosition, RUNS_MAX, RefreshBlocked, RefreshRecord, RefreshRun, StateId, StateStamp,
+    TableState,
+};
 
 use crate::support::{open, table, temp};
 
@@ -18,6 +21,18 @@ pub(crate) fn run(n: u64) -> RefreshRun {
         rows_deleted: 1,
         frontier: Frontier([("bronze.orders".to_owned(), Some(i64::MAX))].into()),
         data_lsn: Lsn(n),
+    }
+}
+
+/// Is the stamp of a state in generation `n` of table 7.
+pub(crate) fn stamp(n: u64) -> StateStamp {
+    StateStamp {
+        id: StateId {
+            number: 7,
+            generation: Generation(n as u32),
+        },
+        frontier: run(n).frontier,
+        query_hash: "abc".into(),
     }
 }
 
@@ -37,6 +52,7 @@ pub(crate) fn refresh(n: u64) -> RefreshRecord {
             query_hash: "def".into(),
         }),
         snapshot_id: Some(-1),
+        state: n.is_multiple_of(2).then(|| stamp(n)),
     }
 }
 
