@@ -230,6 +230,7 @@ impl Work for CopyWork {
             summary,
             properties,
             blocks: 0,
+            state: None,
             note: serde_json::json!({ "rows": rows }),
         })])
     }

@@ -14,6 +14,9 @@ pub enum EngineError {
     /// The lake failed.
     #[error("lake failed")]
     Lake(#[from] flow_lake::LakeError),
+    /// A dynamic table's state could not be read or written.
+    #[error("state of a dynamic table failed")]
+    State(#[from] flow_core::state::StateError),
     /// A refresh failed.
     #[error("refresh failed")]
     Refresh(#[from] flow_refresh::RefreshError),
@@ -58,6 +61,7 @@ impl Remedial for EngineError {
             EngineError::Source(error) => error.remedy(),
             EngineError::Store(error) => error.remedy(),
             EngineError::Lake(error) => error.remedy(),
+            EngineError::State(error) => error.remedy,
             EngineError::Refresh(error) => error.remedy(),
             EngineError::Reconfigure { .. } => Remedy::Reconfigure,
             EngineError::Resync { .. } => Remedy::Resync,
@@ -75,7 +79,7 @@ impl Remedial for EngineError {
             EngineError::Refresh(error) => error.code(),
             EngineError::Reconfigure { code, .. } | EngineError::Resync { code, .. } => Some(code),
             EngineError::Unavailable { source, .. } => source.code(),
-            EngineError::Invariant(_) | EngineError::Stopped => None,
+            EngineError::State(_) | EngineError::Invariant(_) | EngineError::Stopped => None,
         }
     }
 }

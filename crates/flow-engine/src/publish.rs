@@ -19,7 +19,7 @@ use flow_core::clock::Clock;
 use flow_core::operation::{Event, Phase};
 use flow_core::{Attempt, Remedial, Remedy};
 use flow_lake::{CommitOutcome, LakeError, Look, Progress, SealInput, Sealed, Table, WrittenFile};
-use flow_store::{CompletionWrites, OperationRecord};
+use flow_store::{CompletionWrites, OperationRecord, StateId};
 use serde::{Deserialize, Serialize};
 
 use crate::board::{Absence, Board, Dependency};
@@ -36,8 +36,10 @@ pub(crate) struct Draft {
     pub(crate) deletes: Vec<WrittenFile>,
     pub(crate) summary: BTreeMap<String, String>,
     pub(crate) properties: BTreeMap<String, String>,
-    /// Counts the blocks of the index delta that were staged.
+    /// Counts the blocks of the index or state delta that were staged.
     pub(crate) blocks: u64,
+    /// Is the dynamic table's state that the blocks change.
+    pub(crate) state: Option<StateId>,
     /// Is kept with the plan, for [`Work::completion`].
     pub(crate) note: serde_json::Value,
 }
@@ -272,6 +274,7 @@ async fn seal(
     let share = &mut record.shares[index];
     share.base_snapshot = plan.sealed.base_snapshot_id;
     share.blocks = draft.blocks;
+    share.state = draft.state;
     share.plan = Some(bytes);
     Ok(plan)
 }
@@ -382,7 +385,7 @@ async fn settle(shared: &Arc<Shared>, record: &OperationRecord, event: Event) ->
     Ok(())
 }
 
-/// Applies the index deltas in bounded batches, the last of which completes the operation (D6).
+/// Applies the index and state deltas in bounded batches, the last of which completes the operation (D6).
 async fn apply(
     shared: &Arc<Shared>,
     record: &mut OperationRecord,
@@ -391,7 +394,7 @@ async fn apply(
 ) -> Result<(), EngineError> {
     let began = shared.clock.monotonic();
     for index in 0..record.shares.len() {
-        if !matches!(record.shares[index].phase(), Phase::Committed { .. }) || record.shares[index].table.is_none() {
+        if !matches!(record.shares[index].phase(), Phase::Committed { .. }) || record.shares[index].blocks == 0 {
             continue;
         }
         let mut owned = record.clone();

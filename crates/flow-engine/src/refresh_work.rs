@@ -4,19 +4,29 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow_array::RecordBatch;
 use async_trait::async_trait;
+use bytes::Bytes;
 use flow_core::clock::{UnixMicros, iso_utc};
 use flow_core::frontier::Frontier;
 use flow_core::lake::SnapshotReader;
+use flow_core::state::StateDelta;
 use flow_core::{Attempt, Epoch, Lsn, OperationId};
-use flow_lake::{Progress, Table};
-use flow_refresh::{PlannedTable, RefreshContext, RefreshInput, RefreshOutput, refresh_full, schema_difference};
-use flow_store::{CompletionWrites, Kind, NewShare, OperationRecord, RefreshCompletion, RefreshRecord, RefreshRun};
+use flow_lake::{Place, Progress, Table, WrittenFile};
+use flow_refresh::{
+    Mode, PlannedTable, RefreshContext, RefreshInput, RefreshOutput, RowDigest, refresh_full, schema_difference,
+};
+use flow_store::{
+    CompletionWrites, Kind, NewShare, OperationRecord, RefreshCompletion, RefreshRecord, RefreshRun, StateId,
+    StateStamp,
+};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::EngineError;
 use crate::failpoint;
+use crate::incremental::{self, Change};
+use crate::output_index::{self, FileNumber};
 use crate::publish::{Draft, SharePlan, Work, blocking, publish, retrying};
 use crate::shared::Shared;
 
@@ -43,6 +53,7 @@ pub(crate) struct Request {
 #[derive(Debug)]
 pub(crate) struct Refreshed {
     pub(crate) record: RefreshRecord,
+    pub(crate) mode: Mode,
     pub(crate) duration: Duration,
 }
 
@@ -66,19 +77,21 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Re
         memory_bytes: shared.options().limits.memory_bytes / MEMORY_SHARE,
         partitions: 0,
     };
-    let reader: Arc<dyn SnapshotReader> = Arc::new(shared.lake.clone());
-    let output = refresh_full(&planned, &request.inputs, table.current_snapshot_id(), reader, &context).await?;
+    let (output, full) = compute(shared, &request, &table, &context).await?;
     failpoint::hit("refresh_computed");
-    let unchanged = output.inserted.is_empty() && output.deleted.is_empty();
+    let mode = if full.is_some() { Mode::Full } else { Mode::Incremental };
     let run = RefreshRun {
         run_id: operation.to_string(),
-        mode: if unchanged { "NO_DATA" } else { "FULL" }.to_owned(),
-        reason: request.reason.clone(),
+        mode: mode.as_str().to_owned(),
+        reason: match full {
+            Some(code) if planned.mode == Mode::Incremental => format!("{}: {code}", request.reason),
+            _ => request.reason.clone(),
+        },
         started_us,
         duration_ms: u64::try_from(shared.clock.monotonic().saturating_sub(began).as_millis()).unwrap_or(u64::MAX),
         rows_read: output.rows_read,
-        rows_inserted: output.rows_inserted,
-        rows_deleted: output.rows_deleted,
+        rows_inserted: output.rows_inserted(),
+        rows_deleted: output.rows_deleted(),
         frontier: request.frontier.clone(),
         data_lsn: request.data_lsn,
     };
@@ -92,16 +105,18 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Re
         suspended: request.record.as_ref().is_some_and(|record| record.suspended),
         blocked: None,
         snapshot_id: table.current_snapshot_id(),
-        state: None,
+        // After a full refresh the state that is kept is of an older content, and says so.
+        state: match &output.kept {
+            Some(kept) => Some(kept.stamp.clone()),
+            None => request.record.as_ref().and_then(|record| record.state.clone()),
+        },
     };
     shared.counters.refreshes.add(1);
-    let record = if unchanged {
-        remember(shared, planned.name.to_string(), record).await?
+    let mut record = if output.is_empty() {
+        remember(shared, planned.name.to_string(), record, output.kept).await?
     } else {
-        shared
-            .counters
-            .refresh_rows_written
-            .add(output.rows_inserted + output.rows_deleted);
+        let written = output.rows_inserted() + output.rows_deleted();
+        shared.counters.refresh_rows_written.add(written);
         let base = table.current_snapshot_id();
         let pending = Pending {
             output,
@@ -113,17 +128,108 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Re
     };
     let duration = shared.clock.monotonic().saturating_sub(began);
     shared.counters.refresh_time.record(duration);
-    Ok(Refreshed { record, duration })
+    if full.is_some()
+        && let Some(stamp) = incremental::build_after_full(shared, &planned, &record, &context).await?
+    {
+        record.state = Some(stamp);
+    }
+    Ok(Refreshed { record, mode, duration })
 }
 
-/// A refresh that changes nothing commits nothing: its frontier is durable in the store alone.
-async fn remember(shared: &Arc<Shared>, name: String, record: RefreshRecord) -> Result<RefreshRecord, EngineError> {
-    let kept = record.clone();
-    blocking(shared, move |shared| {
-        shared.store.refreshes().put(&name, &kept)?;
-        if let Some(run) = &kept.last {
-            shared.store.refreshes().push_run(&name, run)?;
+/// Computes what changes in a table, by what changed in its inputs or, for the reason that is given
+/// back, from the whole of them.
+async fn compute(
+    shared: &Arc<Shared>,
+    request: &Request,
+    table: &Table,
+    context: &RefreshContext,
+) -> Result<(Output, Option<incremental::Full>), EngineError> {
+    match incremental::change(shared, request, table, context).await? {
+        Ok(change) => Ok((Output::of_change(change), None)),
+        Err(full) => {
+            let reader: Arc<dyn SnapshotReader> = Arc::new(shared.lake.clone());
+            let stored = table.current_snapshot_id();
+            let output = refresh_full(&request.planned, &request.inputs, stored, reader, context).await?;
+            Ok((Output::of_full(output), Some(full)))
         }
+    }
+}
+
+/// Is what a refresh writes.
+struct Output {
+    inserted: Vec<RecordBatch>,
+    /// Holds file and position of each row to delete, sorted.
+    deleted: Vec<(Arc<str>, u64)>,
+    rows_read: u64,
+    /// Is what becomes of the state; `None` for a full refresh, which leaves it as it is.
+    kept: Option<Kept>,
+}
+
+/// Is what becomes of a table's state in a refresh.
+struct Kept {
+    stamp: StateStamp,
+    delta: StateDelta,
+    /// Names each inserted row, in order.
+    inserted: Vec<RowDigest>,
+}
+
+impl Output {
+    fn of_full(full: RefreshOutput) -> Self {
+        Output {
+            inserted: full.inserted,
+            deleted: full.deleted,
+            rows_read: full.rows_read,
+            kept: None,
+        }
+    }
+
+    fn of_change(change: Change) -> Self {
+        let mut deleted: Vec<(Arc<str>, u64)> = Vec::with_capacity(change.gone.len());
+        let mut delta = change.state;
+        for gone in change.gone {
+            deleted.push((gone.path, gone.position));
+            delta.0.push((gone.key, None));
+        }
+        deleted.sort_unstable();
+        delta.0.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        Output {
+            inserted: change.rows.inserted,
+            deleted,
+            rows_read: change.rows_read,
+            kept: Some(Kept {
+                stamp: change.stamp,
+                delta,
+                inserted: change.rows.inserted_digests,
+            }),
+        }
+    }
+
+    fn rows_inserted(&self) -> u64 {
+        self.inserted.iter().map(|batch| batch.num_rows() as u64).sum()
+    }
+
+    fn rows_deleted(&self) -> u64 {
+        self.deleted.len() as u64
+    }
+
+    fn is_empty(&self) -> bool {
+        self.inserted.is_empty() && self.deleted.is_empty()
+    }
+}
+
+/// A refresh that changes no row commits nothing: its frontier and what becomes of its state are
+/// durable in the store alone.
+async fn remember(
+    shared: &Arc<Shared>,
+    name: String,
+    record: RefreshRecord,
+    kept: Option<Kept>,
+) -> Result<RefreshRecord, EngineError> {
+    let copy = record.clone();
+    blocking(shared, move |shared| {
+        let delta = kept.map(|kept| kept.delta).unwrap_or_default();
+        let refreshes = shared.store.refreshes();
+        refreshes.put_with_state(&name, &copy, copy.last.as_ref(), &delta)?;
         Ok(())
     })
     .await?;
@@ -251,7 +357,7 @@ fn operation_id(table: &Table, request: &Request) -> OperationId {
 
 /// Is what the only attempt of a refresh writes.
 struct Pending {
-    output: RefreshOutput,
+    output: Output,
     /// Is when the source committed the newest change that was read, in microseconds since 1970.
     commit_time_us: UnixMicros,
     record: RefreshRecord,
@@ -263,6 +369,46 @@ struct RefreshWork {
     /// Is taken by the first attempt. A base that moved makes the result stale, and after a
     /// restart it is gone: both are computed again as another operation.
     pending: Option<Pending>,
+}
+
+/// Stages what becomes of the state, the places of the inserted rows with it.
+async fn stage(
+    shared: &Arc<Shared>,
+    operation: &OperationRecord,
+    kept: Kept,
+    places: &[(Place, u64)],
+    added: &[WrittenFile],
+) -> Result<(u64, Option<StateId>), EngineError> {
+    let Kept {
+        stamp,
+        mut delta,
+        inserted,
+    } = kept;
+    let number = |file: usize| {
+        let file = u32::try_from(file).map_err(|_| EngineError::Invariant("more files than numbers".to_owned()))?;
+        let operation = operation.seq();
+        Ok::<_, EngineError>(FileNumber { operation, file })
+    };
+    for (file, written) in added.iter().enumerate() {
+        let (key, path) = output_index::file_entry(number(file)?, &written.path);
+        delta.0.push((key, Some(path)));
+    }
+    let mut digests = inserted.iter();
+    for (place, rows) in places {
+        let file = number(place.file)?;
+        for (digest, position) in digests.by_ref().take(*rows as usize).zip(place.position..) {
+            delta
+                .0
+                .push((output_index::row_key(digest, file, position), Some(Bytes::new())));
+        }
+    }
+    delta.0.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    let seq = operation.seq();
+    let blocks = blocking(shared, move |shared| {
+        Ok(shared.store.operations().stage_state(seq, 0, 0, &delta)?)
+    })
+    .await?;
+    Ok((blocks, Some(stamp.id)))
 }
 
 fn summary(
@@ -317,10 +463,15 @@ impl Work for RefreshWork {
             return Ok(vec![None]);
         };
         let mut writer = shared.lake.data_writer(&table, operation.id(), attempt, 0)?;
+        let mut places = Vec::with_capacity(output.inserted.len());
         for batch in &output.inserted {
-            writer.write(batch).await?;
+            places.push((writer.write(batch).await?, batch.num_rows() as u64));
         }
         let added = writer.finish().await?;
+        let (blocks, state) = match output.kept {
+            Some(kept) => stage(shared, operation, kept, &places, &added).await?,
+            None => (0, None),
+        };
         let deletes = if output.deleted.is_empty() {
             Vec::new()
         } else {
@@ -347,7 +498,8 @@ impl Work for RefreshWork {
                 .into_iter()
                 .map(|(name, value)| (name.to_owned(), value))
                 .collect(),
-            blocks: 0,
+            blocks,
+            state,
             note: serde_json::to_value(&note).map_err(|error| EngineError::Invariant(error.to_string()))?,
         })])
     }

@@ -18,7 +18,7 @@ use flow_core::clock::UnixMicros;
 use flow_core::frontier::Frontier;
 use flow_core::schedule::{FULL_REFRESH_PAUSE_MIN, full_refresh_not_before};
 use flow_core::{Lsn, Remedial, Remedy, TableName};
-use flow_refresh::{Lag, Plan, PlannedTable};
+use flow_refresh::{Lag, Mode, Plan, PlannedTable};
 use flow_store::{RefreshBlocked, RefreshRecord, RefreshRun};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -486,7 +486,10 @@ impl Refresher {
                 table.data_lsn = record.data_lsn;
                 table.steady_from = record.data_lsn;
                 table.epoch = record.epoch;
-                table.not_before = full_refresh_not_before(now, refreshed.duration);
+                table.not_before = match refreshed.mode {
+                    Mode::Full => full_refresh_not_before(now, refreshed.duration),
+                    Mode::Incremental => now,
+                };
                 table.record = Some(record);
                 table.blocked = None;
                 table.failure = None;
@@ -538,7 +541,7 @@ impl Refresher {
     fn note(&self) {
         let planned = self.tables.iter().map(|table| DynamicTableStatus {
             name: table.planned.name.to_string(),
-            mode: "FULL".to_owned(),
+            mode: table.planned.mode.as_str().to_owned(),
             state: match table.record.as_ref().is_some_and(|record| record.suspended) {
                 true => DynamicTableState::Suspended,
                 false => table.state,

@@ -242,6 +242,7 @@ impl TableWriter {
             summary,
             properties,
             blocks: self.blocks,
+            state: None,
             note: serde_json::json!({ "rows": self.rows, "deleted": self.deleted }),
         }))
     }

@@ -70,8 +70,10 @@ pub enum Lag {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RequestedMode {
-    /// The planner chooses.
+    /// Each refresh computes only what changed where the SELECT allows it, and the whole table else.
     Auto,
+    /// As `AUTO`, and a SELECT that does not allow it is refused.
+    Incremental,
     /// Every refresh computes the whole table.
     Full,
 }

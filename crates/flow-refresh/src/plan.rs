@@ -39,6 +39,9 @@ use crate::tokens::{self, Place, find_word};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Mode {
+    /// A refresh computes what changed, from what changed in the inputs, unless the whole table costs
+    /// less or nothing is known of what changed.
+    Incremental,
     /// Every refresh computes the whole table and writes what differs.
     Full,
 }
@@ -47,6 +50,7 @@ impl Mode {
     /// Is the name in `_flow_refresh_mode`, `flow.refresh-mode` and `plan`.
     pub fn as_str(self) -> &'static str {
         match self {
+            Mode::Incremental => "INCREMENTAL",
             Mode::Full => "FULL",
         }
     }
@@ -275,6 +279,7 @@ async fn plan_one(
     let delta = delta(parsed, &state, &compiled.plan, columns.clone())
         .await
         .map_err(|error| failed(&error))?;
+    let (mode, reasons) = choose_mode(definition, &delta)?;
 
     let inputs: Vec<TableName> = parsed
         .references
@@ -286,8 +291,8 @@ async fn plan_one(
         name: definition.name.clone(),
         level: above.map(|table| table.level + 1).max().unwrap_or(0),
         inputs,
-        mode: Mode::Full,
-        reasons: vec![reason(definition)],
+        mode,
+        reasons,
         user_columns: columns.len(),
         output: table_schema(columns),
         lag: definition.lag,
@@ -328,17 +333,41 @@ async fn delta(
     }))
 }
 
-fn reason(definition: &Definition) -> Reason {
-    let (code, operator) = match definition.mode {
-        RequestedMode::Full => ("REQUESTED", "REFRESH_MODE = FULL"),
-        RequestedMode::Auto => ("INCREMENTAL_NOT_BUILT", "REFRESH_MODE = AUTO"),
+/// Says how a table is refreshed and why; refuses what was asked for and cannot be.
+fn choose_mode(
+    definition: &Definition,
+    delta: &Result<Arc<DeltaPlan>, Vec<Reason>>,
+) -> Result<(Mode, Vec<Reason>), Vec<Problem>> {
+    let reason = |code, operator: &str| {
+        vec![Reason {
+            code,
+            operator: operator.to_owned(),
+            file: definition.file.clone(),
+            line: definition.line,
+            column: definition.column,
+        }]
     };
-    Reason {
-        code,
-        operator: operator.to_owned(),
-        file: definition.file.clone(),
-        line: definition.line,
-        column: definition.column,
+    match (definition.mode, delta) {
+        (RequestedMode::Full, _) => Ok((Mode::Full, reason("REQUESTED", "REFRESH_MODE = FULL"))),
+        (RequestedMode::Incremental, Ok(_)) => {
+            Ok((Mode::Incremental, reason("REQUESTED", "REFRESH_MODE = INCREMENTAL")))
+        }
+        (RequestedMode::Auto, Ok(_)) => Ok((Mode::Incremental, reason("EVERY_OPERATOR", "REFRESH_MODE = AUTO"))),
+        (RequestedMode::Auto, Err(reasons)) => Ok((Mode::Full, reasons.clone())),
+        (RequestedMode::Incremental, Err(reasons)) => {
+            let refused = reasons.iter().map(|reason| Problem {
+                file: reason.file.clone(),
+                line: reason.line,
+                column: reason.column,
+                code: "F0426",
+                message: format!(
+                    "{} is computed in full refreshes only ({}): write REFRESH_MODE = AUTO, or another SELECT",
+                    reason.operator, reason.code
+                ),
+                table: Some(definition.name.clone()),
+            });
+            Err(refused.collect())
+        }
     }
 }
 

@@ -102,12 +102,9 @@ pub async fn refresh_full(
         rows_read.fetch_add(compared, Ordering::Relaxed);
     }
     let (inserted, deleted) = difference.finish().map_err(engine)?;
-    let first_input = table.inputs.first().and_then(|first| {
-        let input = inputs.iter().find(|input| input.name == *first);
-        input.and_then(|input| input.snapshot_id)
-    });
+    let first_input = first_snapshot(table, inputs);
     let batches = inserted.into_iter().map(|columns| {
-        let columns = with_lineage(columns, table.mode, first_input, context);
+        let columns = with_lineage(columns, Mode::Full, first_input, context);
         RecordBatch::try_new(arrow.clone(), columns).map_err(|error| engine(error.into()))
     });
     let inserted = batches.collect::<Result<Vec<_>, _>>()?;
@@ -213,7 +210,7 @@ async fn compare_stored(
 }
 
 /// Takes the user's columns of stored rows, in the order of the definition.
-fn stored_columns(table: &PlannedTable, batch: &RecordBatch) -> Result<Vec<ArrayRef>, RefreshError> {
+pub(crate) fn stored_columns(table: &PlannedTable, batch: &RecordBatch) -> Result<Vec<ArrayRef>, RefreshError> {
     let user = &table.output.columns[..table.user_columns];
     let stored = batch.schema();
     let extra = stored.fields().iter().map(|field| field.name()).find(|name| {
@@ -236,7 +233,14 @@ fn stored_columns(table: &PlannedTable, batch: &RecordBatch) -> Result<Vec<Array
     columns.collect()
 }
 
-fn with_lineage(
+/// Is the snapshot of the first table in FROM order.
+pub(crate) fn first_snapshot(table: &PlannedTable, inputs: &[RefreshInput]) -> Option<i64> {
+    let first = table.inputs.first()?;
+    inputs.iter().find(|input| input.name == *first)?.snapshot_id
+}
+
+/// Puts the lineage columns behind a user's.
+pub(crate) fn with_lineage(
     mut columns: Vec<ArrayRef>,
     mode: Mode,
     first_input: Option<i64>,

@@ -208,12 +208,14 @@ impl<'a> Cursor<'a> {
         match word.as_str() {
             "AUTO" => Ok(RequestedMode::Auto),
             "FULL" => Ok(RequestedMode::Full),
-            "INCREMENTAL" | "TRIGGERED" | "SCHEDULED" => {
-                let message = format!("REFRESH_MODE = {word} is not built yet: leave it out, or write FULL");
+            "INCREMENTAL" => Ok(RequestedMode::Incremental),
+            "TRIGGERED" | "SCHEDULED" => {
+                let message =
+                    format!("REFRESH_MODE = {word} is not built yet: leave it out, or write INCREMENTAL or FULL");
                 Err(Fault::new(place, "F0402", message))
             }
             _ => {
-                let message = format!("'{word}' is no refresh mode: write AUTO or FULL");
+                let message = format!("'{word}' is no refresh mode: write AUTO, INCREMENTAL or FULL");
                 Err(Fault::new(place, "F0402", message))
             }
         }

@@ -203,7 +203,7 @@ async fn cycles_duplicates_and_their_readers_stop_alone() {
     );
     let json = plan.to_json();
     assert_eq!(json["tables"][1]["mode"], "FULL");
-    assert_eq!(json["tables"][1]["reasons"][0]["code"], "INCREMENTAL_NOT_BUILT");
+    assert_eq!(json["tables"][1]["reasons"][0]["code"], "EVERY_OPERATOR");
     assert_eq!(json["tables"][1]["reasons"][0]["line"], 9);
 }
 

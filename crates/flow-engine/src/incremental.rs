@@ -1,0 +1,283 @@
+//! A refresh by what changed: whether it can be, what changed, and what that makes of the table.
+//!
+//! 1. The table must stand where its record says, and its state with it; state that is missing is built
+//!    at the stored frontier first.
+//! 2. Each input's change between the stored frontier and the wanted one is read. Where that is not
+//!    known, or is so much that the whole table costs less, the refresh is a full one, with a reason.
+//! 3. The plan's operators give the change of the table, and of their state.
+//! 4. Rows that go are found by their content.
+
+use std::sync::Arc;
+
+use flow_core::changes::{ChangeBatch, Changes};
+use flow_core::lake::SnapshotReader;
+use flow_core::state::StateDelta;
+use flow_core::{Generation, TableName};
+use flow_lake::Table;
+use flow_refresh::{
+    DeltaPlan, InputChanges, Mode, PlannedTable, RefreshContext, RefreshError, RefreshInput, RowDigests, RowsToWrite,
+    build_state, refresh_delta, rows_to_write,
+};
+use flow_store::{RefreshRecord, StateId, StateStamp};
+use futures::StreamExt;
+
+use crate::error::EngineError;
+use crate::output_index::{Filling, Located, locate};
+use crate::publish::blocking;
+use crate::refresh_work::Request;
+use crate::shared::Shared;
+
+/// Is the part of the rows that are read, in percent, from which a change is computed in full: there
+/// reading, joining and writing every row once costs less than following each that changed.
+const CHANGED_PERCENT_MAX: u64 = 25;
+
+/// Is how many changed rows are always followed: a full refresh of so few is no faster.
+const CHANGED_ROWS_MIN: u64 = 10_000;
+
+/// Is the part of a refresh's memory that its inputs' changes may take.
+const CHANGES_SHARE: usize = 4;
+
+/// Is what changed in a table.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) rows: RowsToWrite,
+    /// Holds the stored rows that go.
+    pub(crate) gone: Vec<Located>,
+    /// Is what becomes of the operators' state.
+    pub(crate) state: StateDelta,
+    /// Names the state, as it will be.
+    pub(crate) stamp: StateStamp,
+    pub(crate) rows_read: u64,
+}
+
+/// Says why a refresh is a full one: a code in capitals, as `history` shows it.
+pub(crate) type Full = &'static str;
+
+/// Computes a refresh by what changed, or says why it must be a full one.
+pub(crate) async fn change(
+    shared: &Arc<Shared>,
+    request: &Request,
+    table: &Table,
+    context: &RefreshContext,
+) -> Result<Result<Change, Full>, EngineError> {
+    let (record, plan) = match eligible(request, table) {
+        Ok(eligible) => eligible,
+        Err(full) => return Ok(Err(full)),
+    };
+    let planned = &request.planned;
+    let (changes, rows_changed) = match input_changes(shared, plan, record, request, context).await? {
+        Ok(changes) => changes,
+        Err(full) => return Ok(Err(full)),
+    };
+    let usable = |stamp: &&StateStamp| stamp.query_hash == planned.query_hash && stamp.frontier == record.frontier;
+    let stamp = match record.state.as_ref().filter(usable) {
+        Some(stamp) => stamp.clone(),
+        None => {
+            let inputs = inputs_of(planned, record);
+            match build(shared, planned, plan, &inputs, record, context).await {
+                Ok(stamp) => stamp,
+                Err(EngineError::Refresh(RefreshError::Read { .. })) => return Ok(Err("STATE_CANNOT_BE_BUILT")),
+                Err(error) => return Err(error),
+            }
+        }
+    };
+    let reader = shared.store.states().reader(stamp.id);
+    let delta = match refresh_delta(planned, plan, &changes, &reader, context).await {
+        Ok(delta) => delta,
+        Err(RefreshError::Memory { .. }) => return Ok(Err("CHANGE_EXCEEDS_MEMORY")),
+        Err(error) => return Err(error.into()),
+    };
+    let rows = rows_to_write(planned, &delta.rows, &request.inputs, context)?;
+    let Some(gone) = locate(&reader, &rows.deleted)? else {
+        return Err(RefreshError::State {
+            table: planned.name.to_string(),
+            message: "a row that goes is not in the table".to_owned(),
+        }
+        .into());
+    };
+    Ok(Ok(Change {
+        rows_read: rows_changed + delta.rows_read + gone.len() as u64,
+        rows,
+        gone,
+        state: delta.state,
+        stamp: StateStamp {
+            frontier: request.frontier.clone(),
+            ..stamp
+        },
+    }))
+}
+
+/// Says whether a table's content is known well enough to go on from it.
+fn eligible<'a>(request: &'a Request, table: &Table) -> Result<(&'a RefreshRecord, &'a DeltaPlan), Full> {
+    let plan = match (&request.planned.mode, &request.planned.delta) {
+        (Mode::Incremental, Ok(plan)) => plan,
+        _ => return Err("NOT_INCREMENTAL"),
+    };
+    let Some(record) = request.record.as_ref().filter(|record| record.last.is_some()) else {
+        return Err("FIRST_REFRESH");
+    };
+    if request.nonce.is_some() {
+        return Err("REQUESTED");
+    }
+    if record.query_hash != request.planned.query_hash {
+        return Err("QUERY_CHANGED");
+    }
+    if record.uuid != table.uuid() || record.snapshot_id != table.current_snapshot_id() {
+        return Err("CONTENT_ADOPTED");
+    }
+    Ok((record, plan))
+}
+
+/// Are the snapshots that a table reflects.
+fn inputs_of(planned: &PlannedTable, record: &RefreshRecord) -> Vec<RefreshInput> {
+    let input = |name: &TableName| RefreshInput {
+        name: name.clone(),
+        snapshot_id: record.frontier.0.get(&name.to_string()).copied().flatten(),
+    };
+    planned.inputs.iter().map(input).collect()
+}
+
+/// Reads what changed in every input, and counts the rows.
+async fn input_changes(
+    shared: &Arc<Shared>,
+    plan: &DeltaPlan,
+    record: &RefreshRecord,
+    request: &Request,
+    context: &RefreshContext,
+) -> Result<Result<(InputChanges, u64), Full>, EngineError> {
+    let read = |source| RefreshError::Read {
+        table: request.planned.name.to_string(),
+        source,
+    };
+    let mut streams = Vec::new();
+    let (mut changed, mut whole) = (0, 0);
+    for input in plan.inputs() {
+        let name = &input.name;
+        let from = record.frontier.0.get(&name.to_string()).copied().flatten();
+        let to = request.frontier.0.get(&name.to_string()).copied().flatten();
+        let loaded = SnapshotReader::load(&shared.lake, name).await.map_err(read)?;
+        let Some(loaded) = loaded else {
+            return Ok(Err("INPUT_NOT_DESCENDED"));
+        };
+        whole += rows_at(&loaded, to);
+        if from == to {
+            continue;
+        }
+        let place = |column: &String| loaded.schema.index_of(column).ok();
+        let Some(columns) = input.columns.iter().map(place).collect::<Option<Vec<usize>>>() else {
+            return Ok(Err("INPUT_COLUMNS"));
+        };
+        match shared.lake.changes(name, from, to, Some(columns)).await.map_err(read)? {
+            Changes::Unknown(gap) => return Ok(Err(gap.code())),
+            Changes::Rows {
+                inserted,
+                deleted,
+                batches,
+            } => {
+                changed += inserted + deleted;
+                streams.push((name.clone(), batches));
+            }
+        }
+    }
+    if changed > CHANGED_ROWS_MIN && changed * 100 > whole * CHANGED_PERCENT_MAX {
+        return Ok(Err("CHANGE_TOO_LARGE"));
+    }
+    let mut changes = InputChanges::new();
+    let mut bytes = 0;
+    for (name, mut batches) in streams {
+        let mut gathered: Vec<ChangeBatch> = Vec::new();
+        while let Some(batch) = batches.next().await {
+            let batch = batch.map_err(read)?;
+            bytes += batch.rows.get_array_memory_size();
+            if bytes > context.memory_bytes / CHANGES_SHARE {
+                return Ok(Err("CHANGE_EXCEEDS_MEMORY"));
+            }
+            gathered.push(batch);
+        }
+        changes.insert(name, gathered);
+    }
+    Ok(Ok((changes, changed)))
+}
+
+/// Counts a table's rows at a snapshot, as its summary says; 0 where it does not.
+fn rows_at(table: &flow_core::lake::LakeTable, snapshot: Option<i64>) -> u64 {
+    let snapshot = table.snapshots.iter().find(|s| Some(s.snapshot_id) == snapshot);
+    let records = snapshot.and_then(|snapshot| snapshot.summary.get("total-records"));
+    records.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+/// Builds the state of a table at the snapshots that its content reflects, and records it.
+pub(crate) async fn build(
+    shared: &Arc<Shared>,
+    planned: &PlannedTable,
+    plan: &DeltaPlan,
+    inputs: &[RefreshInput],
+    record: &RefreshRecord,
+    context: &RefreshContext,
+) -> Result<StateStamp, EngineError> {
+    let states = shared.store.states();
+    let before = record.state.as_ref().map(|stamp| stamp.id);
+    let id = match before {
+        Some(StateId { number, generation }) => StateId {
+            number,
+            generation: Generation(generation.0 + 1),
+        },
+        None => StateId {
+            number: states.next_number()?,
+            generation: Generation(1),
+        },
+    };
+    // What an interrupted build left of this very generation.
+    states.drop_generation(id)?;
+    let mut builder = states.builder(id);
+    let reader: Arc<dyn SnapshotReader> = Arc::new(shared.lake.clone());
+    build_state(planned, plan, inputs, reader.clone(), &mut builder, context).await?;
+    if let Some(snapshot) = record.snapshot_id {
+        let read = |source| RefreshError::Read {
+            table: planned.name.to_string(),
+            source,
+        };
+        let digests = RowDigests::new(planned)?;
+        let mut filling = Filling::default();
+        let mut rows = reader.scan_located(&planned.name, snapshot).await.map_err(read)?;
+        while let Some(located) = rows.next().await {
+            let located = located.map_err(read)?;
+            let digests = digests.of_stored(planned, &located.batch)?;
+            filling.put(&mut builder, &located.file, &located.positions, &digests)?;
+        }
+    }
+    let stamp = StateStamp {
+        id,
+        frontier: record.frontier.clone(),
+        query_hash: planned.query_hash.clone(),
+    };
+    let mut stamped = record.clone();
+    stamped.state = Some(stamp.clone());
+    let name = planned.name.to_string();
+    blocking(shared, move |shared| {
+        builder.finish()?;
+        crate::failpoint::hit("state_built");
+        shared.store.refreshes().put(&name, &stamped)?;
+        before.map_or(Ok(()), |before| shared.store.states().drop_generation(before))?;
+        Ok(())
+    })
+    .await?;
+    tracing::info!(table = %planned.name, generation = id.generation.0, "state of a dynamic table built");
+    Ok(stamp)
+}
+
+/// Builds the state that the next refresh goes on from, after a full one.
+pub(crate) async fn build_after_full(
+    shared: &Arc<Shared>,
+    planned: &PlannedTable,
+    record: &RefreshRecord,
+    context: &RefreshContext,
+) -> Result<Option<StateStamp>, EngineError> {
+    match (&planned.mode, &planned.delta) {
+        (Mode::Incremental, Ok(plan)) => {
+            let inputs = inputs_of(planned, record);
+            build(shared, planned, plan, &inputs, record, context).await.map(Some)
+        }
+        _ => Ok(None),
+    }
+}
