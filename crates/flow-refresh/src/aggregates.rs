@@ -23,6 +23,9 @@ use groups::ExactGroups;
 use state::states;
 pub(crate) use state::{State, for_each_value};
 
+/// Begins the names under which the engine knows the exact aggregates.
+const NAME_PREFIX: &str = "exact_";
+
 /// Names what is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
@@ -73,7 +76,7 @@ pub(crate) fn replacement(
         _ => return None,
     };
     Some(Arc::new(AggregateUDF::from(ExactAggregate {
-        name: name.to_owned(),
+        name: format!("{NAME_PREFIX}{name}"),
         kind,
         argument: argument.clone(),
         result: result.clone(),
@@ -82,6 +85,11 @@ pub(crate) fn replacement(
 }
 
 impl ExactAggregate {
+    /// Is the name in SQL.
+    fn called(&self) -> &str {
+        self.name.strip_prefix(NAME_PREFIX).unwrap_or(&self.name)
+    }
+
     /// Finds the exact aggregate behind a function of the engine.
     pub(crate) fn of(function: &AggregateUDF) -> Option<&ExactAggregate> {
         function.inner().as_any().downcast_ref()
@@ -102,6 +110,7 @@ impl AggregateUDFImpl for ExactAggregate {
         self
     }
 
+    /// Is not the engine's own name: it has a rewrite that takes SUM for what adds up in parts.
     fn name(&self) -> &str {
         &self.name
     }
@@ -113,7 +122,7 @@ impl AggregateUDFImpl for ExactAggregate {
     fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
         match arguments {
             [argument] if *argument == self.argument => Ok(arguments.to_vec()),
-            _ => internal_err!("{} was resolved for {}", self.name, self.argument),
+            _ => internal_err!("{} was resolved for {}", self.called(), self.argument),
         }
     }
 
@@ -164,7 +173,7 @@ struct ExactAccumulator {
 impl ExactAccumulator {
     fn step(&mut self, values: &[ArrayRef], take_back: bool) -> Result<()> {
         let [values] = values else {
-            return internal_err!("{} takes one argument", self.aggregate.name);
+            return internal_err!("{} takes one argument", self.aggregate.called());
         };
         let weight = if take_back { -1 } else { 1 };
         for_each_value(values, |_, value| self.state.add(value, weight))

@@ -226,13 +226,15 @@ fn cast_expression(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
 fn aggregate_expression(mut function: AggregateFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let result = Expr::AggregateFunction(function.clone()).get_type(schema)?;
     whole_mean(function.func.name(), &mut function.params.args, schema)?;
-    if let [argument] = &function.params.args[..] {
-        let argument = argument.get_type(schema)?;
-        if let Some(exact) = aggregates::replacement(function.func.name(), &argument, &result, false) {
+    let distinct = function.params.distinct;
+    if let [argument] = &mut function.params.args[..] {
+        let argument_type = argument.get_type(schema)?;
+        if distinct && argument_type.is_floating() {
+            // The engine may turn DISTINCT into groups, which tell what is equal here apart.
+            *argument = comparable(std::mem::take(argument), schema)?;
+        }
+        if let Some(exact) = aggregates::replacement(function.func.name(), &argument_type, &result, false) {
             function.func = exact;
-        } else if function.params.distinct && argument.is_floating() {
-            let argument = function.params.args.remove(0);
-            function.params.args.push(comparable(argument, schema)?);
         }
     }
     Ok(Transformed::yes(Expr::AggregateFunction(function)))

@@ -154,7 +154,8 @@ impl State {
         let overflow = || {
             inexact(format!(
                 "{} of {} is beyond {result}",
-                aggregate.name, aggregate.argument
+                aggregate.called(),
+                aggregate.argument
             ))
         };
         let float = |value: Result<Option<f64>, crate::exact::OutOfRange>| {
@@ -178,7 +179,7 @@ impl State {
                     float(moments.variance(population).map(|variance| variance.map(f64::sqrt)))
                 }
                 Kind::Variance { population } => float(moments.variance(population)),
-                _ => internal_err!("{} keeps no moments", aggregate.name),
+                _ => internal_err!("{} keeps no moments", aggregate.called()),
             },
         }
     }

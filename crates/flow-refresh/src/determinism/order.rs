@@ -12,7 +12,7 @@ use datafusion::logical_expr::expr::{Sort as SortKey, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    Expr, ExprSchemable, Limit, LogicalPlan, LogicalPlanBuilder, Sort, WindowFrameBound, WindowFrameUnits,
+    Expr, ExprSchemable, Limit, LogicalPlan, LogicalPlanBuilder, Sort, Window, WindowFrameBound, WindowFrameUnits,
     WindowFunctionDefinition,
 };
 
@@ -38,7 +38,7 @@ pub(crate) fn complete(plan: LogicalPlan, completion: &mut Completion) -> Result
                 aggregate(expr, &shared, schema, completion)
             })
         }
-        LogicalPlan::Window(_) => expressions(node, completion, window),
+        LogicalPlan::Window(_) => expressions(node, completion, window)?.map_data(by_order),
         other => Ok(Transformed::no(other)),
     })?;
     Ok(plan.data)
@@ -57,6 +57,40 @@ fn expressions(
         Ok(changed.update_data(|expr| name.restore(expr)))
     })?;
     Ok(Transformed::yes(node.data.recompute_schema()?))
+}
+
+/// Parts window functions whose orders have become different: the engine sorts once for a node.
+fn by_order(node: LogicalPlan) -> Result<LogicalPlan> {
+    let LogicalPlan::Window(node) = node else {
+        return Ok(node);
+    };
+    let mut groups: Vec<(Option<Ordered>, Vec<Expr>)> = Vec::new();
+    for expr in node.window_expr {
+        let key = ordered(&expr);
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, group)) => group.push(expr),
+            None => groups.push((key, vec![expr])),
+        }
+    }
+    let mut plan = node.input;
+    for (_, group) in groups {
+        plan = Arc::new(LogicalPlan::Window(Window::try_new(group, plan)?));
+    }
+    Ok(Arc::unwrap_or_clone(plan))
+}
+
+/// Is the partition and order of a window function.
+type Ordered = (Vec<Expr>, Vec<SortKey>);
+
+fn ordered(expr: &Expr) -> Option<Ordered> {
+    match expr {
+        Expr::Alias(alias) => ordered(&alias.expr),
+        Expr::WindowFunction(window) => {
+            let params = &window.params;
+            Some((params.partition_by.clone(), params.order_by.clone()))
+        }
+        _ => None,
+    }
 }
 
 /// Sorts ascending with NULL last, as PostgreSQL does by default.
