@@ -504,6 +504,48 @@ async fn a_small_change_of_a_large_table_reads_little() {
 }
 
 #[tokio::test]
+async fn what_both_ends_list_is_not_opened() {
+    const COMMITS: i64 = 60;
+    let warehouse = Warehouse::new();
+    let lake = &warehouse.lake;
+    let mut table = small_table(lake, "t").await;
+    let mut cuts = Vec::new();
+    for n in 0..COMMITS {
+        let deletes = if n > 0 {
+            vec![(file_of(&table, &format!("op-{}", n - 1)), 1)]
+        } else {
+            Vec::new()
+        };
+        table = change(lake, &table, &format!("op-{n}"), &[n, n + 1], deletes).await;
+        cuts.push(now(&table));
+    }
+    let last = cuts.len() - 1;
+    let wanted = check(lake, &table, cuts[last - 3], cuts[last]).await;
+    assert_eq!((wanted.inserted, wanted.deleted), (6, 3));
+    // Whatever an older commit wrote goes, but for the file whose rows the oldest of the three deletes.
+    let old = |path: &std::path::Path| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let commit = name
+            .strip_prefix("op-")
+            .and_then(|rest| rest.split('-').next()?.parse::<i64>().ok());
+        commit.is_some_and(|n| n < COMMITS - 4 || (n == COMMITS - 4 && name.contains("-m")))
+    };
+    let mut gone = 0;
+    for folder in ["data", "metadata"] {
+        for file in std::fs::read_dir(format!("{}/{folder}", table.location())).expect("is there") {
+            let path = file.expect("listed").path();
+            if old(&path) {
+                std::fs::remove_file(path).expect("removed");
+                gone += 1;
+            }
+        }
+    }
+    assert!(gone > 100, "{gone}");
+    let found = told(&warehouse.reopen(), table.name(), cuts[last - 3], cuts[last], None).await;
+    assert_eq!(found.expect("rows").rows, wanted.rows);
+}
+
+#[tokio::test]
 async fn tables_of_other_programs_are_read_alike() {
     let warehouse = Warehouse::new();
     let lake = &warehouse.lake;
