@@ -39,6 +39,7 @@ mod state;
 mod store;
 mod tables;
 mod tuning;
+mod weights;
 
 pub use delta::{BLOCK_BYTES, DeltaEntries, DeltaEntry, HotChange, IndexDelta, Location};
 pub use disk::free_bytes;

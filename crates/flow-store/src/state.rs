@@ -16,7 +16,6 @@
 mod block;
 mod builder;
 mod reader;
-mod weights;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,7 +29,6 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::block::{decode, encode};
 pub use self::builder::BulkState;
 pub use self::reader::PinnedState;
-pub(crate) use self::weights::{NAME as WEIGHTS_NAME, add_weights};
 
 use crate::database::{Database, Durability};
 use crate::error::StoreError;
@@ -99,7 +97,8 @@ impl States {
         BulkState::new(self.database.clone(), id)
     }
 
-    /// Removes a state: one that was left, or whose building was abandoned.
+    /// Removes a state: one that was left, or whose building was abandoned. Who still reads it sees
+    /// parts of it go.
     ///
     /// # Durability
     /// Durable with the next synced write.

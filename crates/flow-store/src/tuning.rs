@@ -8,7 +8,7 @@ use rocksdb::{
 };
 
 use crate::layout::Family;
-use crate::state;
+use crate::weights;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -108,7 +108,7 @@ fn family_options(family: Family, memory: &Memory) -> Options {
         }
         Family::State => {
             point_lookups(&mut options, memory, memory.buffer(8));
-            options.set_merge_operator_associative(state::WEIGHTS_NAME, state::add_weights);
+            options.set_merge_operator_associative(weights::NAME, weights::add);
         }
         Family::OperationBlock => {
             // A block is deleted soon after it is written: most never leave the write buffer.

@@ -70,21 +70,28 @@ impl PinnedState {
         }
         let handle = self.database.family(FAMILY);
         let mut rows = self.snapshot.raw_iterator_cf_opt(handle, options);
+        let mut passed: Option<Vec<u8>> = None;
         for (number, prefix) in prefixes.iter().enumerate() {
             let wanted = full(prefix);
-            rows.seek(&wanted);
-            while let Some((key, value)) = rows.item() {
-                if !key.starts_with(&wanted) {
-                    break;
-                }
+            // Where neighbours are asked for, the end of one is the beginning of the next.
+            let follows = passed.is_some_and(|passed| passed < wanted && !wanted.starts_with(&passed));
+            if !(follows && rows.key().is_none_or(|key| key >= &wanted[..])) {
+                rows.seek(&wanted);
+            }
+            let mut broken_off = false;
+            while let Some((key, value)) = rows.item()
+                && key.starts_with(&wanted)
+            {
                 let value = record::open(FAMILY, key, value)?;
                 if visit(number, &key[base.len()..], value).is_break() {
+                    broken_off = true;
                     break;
                 }
                 rows.next();
             }
             let status = rows.status();
             status.map_err(|source| StoreError::Read { family: FAMILY, source })?;
+            passed = (!broken_off).then_some(wanted);
         }
         Ok(())
     }

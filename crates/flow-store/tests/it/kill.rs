@@ -1,23 +1,32 @@
 //! A writer is killed at random moments; what is found afterwards must continue what it had said.
 //!
-//! Journal contents, index deltas and row copies are functions of the transaction's or epoch's
-//! number, so the parent can tell what must be there. The writer says each fact on its standard
+//! Journal contents, index deltas, row copies and state are functions of the transaction's, epoch's or
+//! refresh's number, so the parent can tell what must be there. The writer says each fact on its standard
 //! output after it became durable.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
+use std::ops::ControlFlow;
 use std::path::Path;
 
+use bytes::Bytes;
 use flow_core::operation::{Event, Phase};
+use flow_core::state::{StateDelta, StateReader};
 use flow_core::{Epoch, Generation, Lsn, TableId};
-use flow_store::{CompletionWrites, HotChange, IndexDelta, Kind, LedgerPosition, OperationRecord, Store};
+use flow_store::{
+    CompletionWrites, HotChange, IndexDelta, Kind, LedgerPosition, OperationRecord, RefreshCompletion, RefreshRecord,
+    Store,
+};
 
+use crate::records::{refresh, stamp};
+use crate::state::{Model, dynamic_share};
 use crate::support::{CHILD_DIR, at, child, id, meta, mix, open, row_at, share, temp};
 
 const ROUNDS: u64 = 12;
 const KEYS: u64 = 300;
 const T: TableId = TableId(1);
 const G: Generation = Generation(1);
+const DYNAMIC: &str = "gold.a";
 
 fn chunks_of(n: u64) -> Vec<Vec<u8>> {
     let chunks = mix(n) % 4;
@@ -37,6 +46,55 @@ fn touches(epoch: u64, key: u64) -> Option<bool> {
 
 fn copy_of(epoch: u64, key: u64) -> Vec<u8> {
     vec![(epoch ^ key) as u8; (mix(epoch + key) % 400) as usize]
+}
+
+/// Is what a refresh does to state: enough for several blocks.
+fn state_of(refresh: u64) -> StateDelta {
+    let change = |key: u64| {
+        let put = touches(refresh + 1_000_000, key)?;
+        let value = || Bytes::from(vec![(refresh ^ key) as u8; (mix(refresh + key) % 8000) as usize]);
+        Some((Bytes::from(key.to_be_bytes().to_vec()), put.then(value)))
+    };
+    StateDelta((0..KEYS).filter_map(change).collect())
+}
+
+/// Is the record that refresh `n` leaves.
+fn record_of(n: u64) -> RefreshRecord {
+    RefreshRecord {
+        state: Some(stamp(1)),
+        ..refresh(n)
+    }
+}
+
+fn refreshed(store: &Store) -> u64 {
+    let record = store.refreshes().get(DYNAMIC).expect("readable");
+    record.map_or(0, |record| record.epoch)
+}
+
+/// Publishes the next refresh, or moves state alone.
+fn refresh_next(store: &Store) {
+    let n = refreshed(store) + 1;
+    if n.is_multiple_of(3) {
+        let moved = store
+            .refreshes()
+            .put_with_state(DYNAMIC, &record_of(n), None, &state_of(n));
+        moved.expect("durable");
+        return say(&format!("refreshed {n}"));
+    }
+    let operations = store.operations();
+    let kind = Kind::Refresh { name: DYNAMIC.into() };
+    let mut operation = operations.begin(id, kind, vec![dynamic_share()]).expect("durable");
+    let blocks = operations
+        .stage_state(operation.seq(), 0, 0, &state_of(n))
+        .expect("written");
+    operation.shares[0].blocks = blocks;
+    operation.shares[0].state = Some(stamp(1).id);
+    operation.shares[0].plan = Some(n.to_be_bytes().to_vec());
+    operation.step(0, Event::Seal).expect("allowed");
+    operations.seal(&operation).expect("durable");
+    say(&format!("refreshed {n}"));
+    operation.step(0, Event::Committed).expect("allowed");
+    apply_and_complete(store, operation);
 }
 
 fn say(line: &str) {
@@ -68,19 +126,27 @@ fn recover(store: &Store) {
 }
 
 fn apply_and_complete(store: &Store, mut operation: OperationRecord) {
-    let Kind::Epoch { epoch, to, .. } = *operation.kind() else {
-        panic!("only epochs are written here");
-    };
     store.operations().proof(&operation).expect("written");
     while store.operations().apply_block(&mut operation, 0).expect("applied") {}
-    let ledger = Some(LedgerPosition {
-        last_epoch: epoch,
-        published_lsn: to,
-    });
-    let writes = CompletionWrites {
-        ledger,
-        ..CompletionWrites::default()
-    };
+    let mut writes = CompletionWrites::default();
+    match operation.kind() {
+        Kind::Epoch { epoch, to, .. } => {
+            writes.ledger = Some(LedgerPosition {
+                last_epoch: *epoch,
+                published_lsn: *to,
+            });
+        }
+        Kind::Refresh { name } => {
+            let plan = operation.shares[0].plan.as_deref().expect("sealed");
+            let n = u64::from_be_bytes(plan.try_into().expect("a number"));
+            writes.refresh = Some(RefreshCompletion {
+                name: name.clone(),
+                record: record_of(n),
+                run: None,
+            });
+        }
+        Kind::Copy { .. } => panic!("no copy is written here"),
+    }
     store.operations().complete(operation, &writes).expect("written");
 }
 
@@ -154,6 +220,7 @@ fn writer() {
         }
         let ledger = store.facts().ledger().expect("readable");
         publish(&store, ledger.last_epoch.0 + 1);
+        refresh_next(&store);
     }
 }
 
@@ -162,6 +229,7 @@ fn writer() {
 struct Told {
     synced: u64,
     sealed: u64,
+    refreshed: u64,
     files: BTreeSet<u64>,
 }
 
@@ -178,6 +246,7 @@ impl Told {
                 self.synced = number;
             }
             "sealed" => self.sealed = self.sealed.max(number),
+            "refreshed" => self.refreshed = self.refreshed.max(number),
             "file" => assert!(self.files.insert(number), "file number {number} was given twice"),
             _ => {}
         }
@@ -237,6 +306,30 @@ fn check_index(store: &Store, told: &Told) {
     }
 }
 
+fn check_state(store: &Store, told: &Told) {
+    let last = refreshed(store);
+    assert!(
+        last >= told.refreshed,
+        "refresh {} was sealed, {last} is there",
+        told.refreshed
+    );
+    let mut wanted = Model::new();
+    for (key, value) in (1..=last).flat_map(|n| state_of(n).0) {
+        match value {
+            Some(value) => drop(wanted.insert(key.to_vec(), value.to_vec())),
+            None => drop(wanted.remove(&key[..])),
+        }
+    }
+    let mut found = Model::new();
+    let mut take = |_: usize, key: &[u8], value: &[u8]| {
+        found.insert(key.to_vec(), value.to_vec());
+        ControlFlow::Continue(())
+    };
+    let reader = store.states().reader(stamp(1).id);
+    reader.scan(&[b""], &mut take).expect("readable");
+    assert!(found == wanted, "state after refresh {last}");
+}
+
 #[test]
 fn a_killed_writer_leaves_a_prefix_and_nothing_twice() {
     let dir = temp();
@@ -262,7 +355,8 @@ fn a_killed_writer_leaves_a_prefix_and_nothing_twice() {
         check_journal(&store, &told);
         recover(&store);
         check_index(&store, &told);
+        check_state(&store, &told);
         told.hear(&format!("file {}", store.files().next_id().expect("a number")));
     }
-    assert!(told.synced > 0 && told.sealed > 0);
+    assert!(told.synced > 0 && told.sealed > 0 && told.refreshed > 0);
 }

@@ -166,6 +166,21 @@ fn check_against(store: &Store, model: &Model) {
             assert_eq!(firsts.get(&number), wanted, "{prefix:?}");
         }
     }
+    // Neighbours in one walk, each whole.
+    let neighbours: [&[u8]; 6] = [&[0], &[0, 0xff], &[1], &[2], &[0xff], b"w"];
+    let mut found: BTreeMap<usize, Model> = BTreeMap::new();
+    let mut take = |number: usize, key: &[u8], value: &[u8]| {
+        found.entry(number).or_default().insert(key.to_vec(), value.to_vec());
+        ControlFlow::Continue(())
+    };
+    reader.scan(&neighbours, &mut take).expect("readable");
+    for (number, prefix) in neighbours.iter().enumerate() {
+        assert_eq!(
+            found.remove(&number).unwrap_or_default(),
+            under(&reader, prefix),
+            "{prefix:?}"
+        );
+    }
     let mut keys: Vec<&[u8]> = model.keys().map(|key| &key[..]).collect();
     keys.extend([&b"missing"[..], &[], &[0xff, 0xff, 0xff, 0xff]]);
     keys.reverse();

@@ -15,7 +15,7 @@ pub(crate) const NAME: &str = "flow.weights";
 
 /// Adds up what a key has and what is added to it. `None`, which RocksDB reports as corruption, if a
 /// value is damaged or no weight, or the sum is past what a weight holds.
-pub(crate) fn add_weights(key: &[u8], stands: Option<&[u8]>, added: &MergeOperands) -> Option<Vec<u8>> {
+pub(crate) fn add(key: &[u8], stands: Option<&[u8]>, added: &MergeOperands) -> Option<Vec<u8>> {
     sum(key, stands.into_iter().chain(added.iter()))
 }
 
@@ -35,14 +35,14 @@ mod tests {
     #[test]
     fn sums_are_weights_again_and_bad_values_are_none() {
         let weight = |n: i64| record::seal(b"k", &encode_weight(n));
-        let add = |values: &[Vec<u8>]| sum(b"k", values.iter().map(|value| &value[..]));
-        assert_eq!(add(&[]), Some(weight(0)));
-        assert_eq!(add(&[weight(5), weight(-7), weight(1)]), Some(weight(-1)));
-        assert_eq!(add(&[weight(i64::MAX), weight(1)]), None);
-        assert_eq!(add(&[weight(1), record::seal(b"k", b"no weight")]), None);
-        assert_eq!(add(&[record::seal(b"other", &encode_weight(1))]), None);
+        let total = |values: &[Vec<u8>]| sum(b"k", values.iter().map(|value| &value[..]));
+        assert_eq!(total(&[]), Some(weight(0)));
+        assert_eq!(total(&[weight(5), weight(-7), weight(1)]), Some(weight(-1)));
+        assert_eq!(total(&[weight(i64::MAX), weight(1)]), None);
+        assert_eq!(total(&[weight(1), record::seal(b"k", b"no weight")]), None);
+        assert_eq!(total(&[record::seal(b"other", &encode_weight(1))]), None);
         let mut damaged = weight(1);
         damaged[2] ^= 1;
-        assert_eq!(add(&[damaged]), None);
+        assert_eq!(total(&[damaged]), None);
     }
 }
