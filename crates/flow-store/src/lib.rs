@@ -31,6 +31,7 @@ mod layout;
 mod operations;
 mod record;
 mod refreshes;
+mod runs;
 mod store;
 mod tables;
 mod tuning;
