@@ -295,9 +295,23 @@ impl BatchBuilder {
             column.append(datum)?;
         }
         reader.next_column()?;
-        self.rows += 1;
-        self.bytes += row.len();
+        self.end_row(row.len());
         Ok(())
+    }
+
+    /// Adds one column's value of a row that is given value by value; `None` is NULL. Every column
+    /// must be given before [`BatchBuilder::end_row`].
+    ///
+    /// # Errors
+    /// After an error the builder holds a broken row and must be dropped.
+    pub fn append_value(&mut self, column: usize, value: Option<Datum<'_>>) -> Result<(), BatchError> {
+        self.columns[column].append(value)
+    }
+
+    /// Ends a row given value by value; `bytes` is its size, as [`BatchBuilder::bytes`] counts.
+    pub fn end_row(&mut self, bytes: usize) {
+        self.rows += 1;
+        self.bytes += bytes;
     }
 
     /// Counts the rows added since the last [`BatchBuilder::finish`].

@@ -32,6 +32,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Says whether every byte was read.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.offset == self.bytes.len()
     }
@@ -45,6 +46,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes `count` bytes.
+    #[inline]
     pub fn bytes(&mut self, count: usize, what: &'static str) -> Result<&'a [u8], Malformed> {
         let rest = &self.bytes[self.offset..];
         let taken = rest.get(..count).ok_or(Malformed {
@@ -63,6 +65,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes `N` bytes as an array.
+    #[inline]
     pub fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], Malformed> {
         let mut out = [0; N];
         out.copy_from_slice(self.bytes(N, what)?);
@@ -70,6 +73,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes one byte.
+    #[inline]
     pub fn u8(&mut self, what: &'static str) -> Result<u8, Malformed> {
         Ok(self.array::<1>(what)?[0])
     }
@@ -85,6 +89,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes a LEB128 number.
+    #[inline]
     pub fn varint(&mut self, what: &'static str) -> Result<u64, Malformed> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -102,6 +107,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes a length-prefixed byte string.
+    #[inline]
     pub fn prefixed(&mut self, what: &'static str) -> Result<&'a [u8], Malformed> {
         let length = self.varint(what)?;
         let length = usize::try_from(length).map_err(|_| self.malformed(what))?;
@@ -109,6 +115,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes a length-prefixed UTF-8 text.
+    #[inline]
     pub fn text(&mut self, what: &'static str) -> Result<&'a str, Malformed> {
         let at = self.offset;
         std::str::from_utf8(self.prefixed(what)?).map_err(|_| Malformed { what, offset: at })
@@ -116,6 +123,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Appends a LEB128 number.
+#[inline]
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value as u8) | 0x80);
@@ -125,6 +133,7 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends a length-prefixed byte string.
+#[inline]
 pub fn put_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);

@@ -47,6 +47,55 @@ pub fn encode_key(row: &[u8], schema: &TableSchema, out: &mut Vec<u8>) -> Result
     Ok(())
 }
 
+/// Makes the key of a row that is given value by value, in the same bytes as [`encode_key`].
+#[derive(Debug)]
+pub struct KeyBuilder {
+    /// Holds each key column's part, in key order.
+    parts: Vec<Vec<u8>>,
+    /// Holds, for each column of the table, its place in the key.
+    places: Vec<Option<usize>>,
+    key: Vec<u8>,
+}
+
+impl KeyBuilder {
+    /// Makes keys of the table.
+    pub fn new(schema: &TableSchema) -> Self {
+        let place = |column| schema.key.iter().position(|&index| index == column);
+        KeyBuilder {
+            parts: vec![Vec::new(); schema.key.len()],
+            places: (0..schema.columns.len()).map(place).collect(),
+            key: Vec::new(),
+        }
+    }
+
+    /// Takes a column's value; one that is no part of the key is passed over.
+    ///
+    /// # Errors
+    /// [`KeyError::Missing`] where a key column is NULL.
+    #[inline]
+    pub fn value(&mut self, schema: &TableSchema, column: usize, value: Option<&Datum<'_>>) -> Result<(), KeyError> {
+        let Some(place) = self.places[column] else {
+            return Ok(());
+        };
+        let part = &mut self.parts[place];
+        part.clear();
+        match value {
+            Some(datum) => Ok(put_datum(part, &schema.columns[column], datum)?),
+            None => Err(KeyError::Missing(column)),
+        }
+    }
+
+    /// Is the key of the row whose values were taken last.
+    pub fn finish(&mut self) -> &[u8] {
+        if let [only] = &self.parts[..] {
+            return only;
+        }
+        self.key.clear();
+        self.parts.iter().for_each(|part| self.key.extend_from_slice(part));
+        &self.key
+    }
+}
+
 fn put_column(
     out: &mut Vec<u8>,
     schema: &TableSchema,

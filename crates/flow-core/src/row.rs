@@ -36,6 +36,7 @@ pub enum State {
 }
 
 impl State {
+    #[inline]
     fn bits(self) -> u8 {
         match self {
             State::Null => 0,
@@ -45,6 +46,7 @@ impl State {
         }
     }
 
+    #[inline]
     fn from_bits(bits: u8) -> State {
         match bits & 3 {
             0 => State::Null,
@@ -96,6 +98,11 @@ pub struct ListRef<'a> {
 }
 
 impl<'a> ListRef<'a> {
+    /// Takes what [`encode_list`] wrote for elements of type `element`.
+    pub fn new(bytes: &'a [u8], element: &'a ColumnType) -> Self {
+        ListRef { bytes, element }
+    }
+
     /// Reads the elements, `None` for NULL.
     pub fn elements(&self) -> Result<Vec<Option<Datum<'a>>>, Malformed> {
         let mut reader = Reader::new(self.bytes);
@@ -116,6 +123,7 @@ impl<'a> ListRef<'a> {
 }
 
 /// Reads one present value of type `column_type`.
+#[inline]
 fn read_value<'a>(reader: &mut Reader<'a>, column_type: &'a ColumnType) -> Result<Datum<'a>, Malformed> {
     Ok(match column_type {
         ColumnType::Boolean => match reader.u8("boolean")? {
@@ -146,6 +154,7 @@ fn read_value<'a>(reader: &mut Reader<'a>, column_type: &'a ColumnType) -> Resul
 ///
 /// # Panics
 /// If the datum is not of `column_type`: both sides are this program's.
+#[inline]
 fn write_value(out: &mut Vec<u8>, column_type: &ColumnType, datum: &Datum<'_>) {
     match (column_type, datum) {
         (ColumnType::Boolean, Datum::Boolean(v)) => out.push(u8::from(*v)),
@@ -164,6 +173,42 @@ fn write_value(out: &mut Vec<u8>, column_type: &ColumnType, datum: &Datum<'_>) {
         (ColumnType::Uuid, Datum::Uuid(v)) => out.extend_from_slice(v),
         (ColumnType::List(_), Datum::List(v)) => put_prefixed(out, v.bytes),
         (column_type, datum) => panic!("a {column_type} column was given {datum:?}"),
+    }
+}
+
+/// Appends the elements of a list.
+///
+/// # Panics
+/// If an element is not of type `element`.
+pub fn encode_list(out: &mut Vec<u8>, element: &ColumnType, elements: &[Option<Datum<'_>>]) {
+    put_varint(out, elements.len() as u64);
+    for value in elements {
+        out.push(u8::from(value.is_some()));
+        if let Some(value) = value {
+            write_value(out, element, value);
+        }
+    }
+}
+
+/// Counts the bytes of a row in which the states of its columns stand.
+pub fn state_bytes(columns: usize) -> usize {
+    columns.div_ceil(4)
+}
+
+/// Counts the bytes that a value takes in a row.
+pub fn encoded_bytes(datum: &Datum<'_>) -> usize {
+    let prefixed = |bytes: &[u8]| {
+        let length_bits = (usize::BITS - bytes.len().leading_zeros()).max(1);
+        length_bits.div_ceil(7) as usize + bytes.len()
+    };
+    match datum {
+        Datum::Boolean(_) => 1,
+        Datum::Int(_) | Datum::Float(_) | Datum::Date(_) => 4,
+        Datum::Long(_) | Datum::Double(_) | Datum::Time(_) | Datum::Timestamp(_) | Datum::Timestamptz(_) => 8,
+        Datum::Decimal(_) | Datum::Uuid(_) => 16,
+        Datum::String(text) => prefixed(text.as_bytes()),
+        Datum::Binary(bytes) => prefixed(bytes),
+        Datum::List(list) => prefixed(list.bytes),
     }
 }
 
@@ -235,7 +280,7 @@ impl<'a> RowReader<'a> {
     /// Starts before the first column.
     pub fn new(bytes: &'a [u8], schema: &'a TableSchema) -> Result<Self, Malformed> {
         let mut values = Reader::new(bytes);
-        let states = values.bytes(schema.columns.len().div_ceil(4), "row states")?;
+        let states = values.bytes(state_bytes(schema.columns.len()), "row states")?;
         Ok(RowReader {
             states,
             values,
@@ -245,6 +290,7 @@ impl<'a> RowReader<'a> {
     }
 
     /// Reads the next column; `None` after the last, when the row must end too.
+    #[inline]
     pub fn next_column(&mut self) -> Result<Option<(State, Option<Datum<'a>>)>, Malformed> {
         let Some(column) = self.schema.columns.get(self.column) else {
             return if self.values.is_empty() {
@@ -280,12 +326,13 @@ impl RowBuilder {
     /// Begins a row of `columns` columns, forgetting the row before.
     pub fn start(&mut self, columns: usize) {
         self.bytes.clear();
-        self.bytes.resize(columns.div_ceil(4), 0);
+        self.bytes.resize(state_bytes(columns), 0);
         self.columns = columns;
         self.column = 0;
     }
 
     /// Adds a column without a value.
+    #[inline]
     pub fn push_state(&mut self, state: State) {
         debug_assert!(state != State::Present, "a present column has a value");
         self.mark(state);
@@ -295,6 +342,7 @@ impl RowBuilder {
     ///
     /// # Panics
     /// If the datum is not of `column_type`.
+    #[inline]
     pub fn push(&mut self, column_type: &ColumnType, datum: &Datum<'_>) {
         self.mark(State::Present);
         write_value(&mut self.bytes, column_type, datum);
@@ -315,16 +363,11 @@ impl RowBuilder {
     pub fn push_list(&mut self, element: &ColumnType, elements: &[Option<Datum<'_>>]) {
         self.mark(State::Present);
         let mut body = Vec::new();
-        put_varint(&mut body, elements.len() as u64);
-        for value in elements {
-            body.push(u8::from(value.is_some()));
-            if let Some(value) = value {
-                write_value(&mut body, element, value);
-            }
-        }
+        encode_list(&mut body, element, elements);
         put_prefixed(&mut self.bytes, &body);
     }
 
+    #[inline]
     fn mark(&mut self, state: State) {
         assert!(self.column < self.columns, "row has {} columns", self.columns);
         self.bytes[self.column / 4] |= state.bits() << ((self.column % 4) * 2);

@@ -14,17 +14,17 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use flow_core::arrow::BatchBuilder;
 use flow_core::clock::iso_utc;
-use flow_core::collapse::Key;
-use flow_core::key::encode_key;
+use flow_core::key::KeyBuilder;
 use flow_core::operation::Phase;
+use flow_core::row::{RowBuilder, encoded_bytes, state_bytes};
 use flow_core::{Attempt, Epoch, Generation, Lsn, TableId};
 use flow_lake::{DataWriter, Progress, WrittenFile};
-use flow_source::{CaptureTable, CopySession, SourceError};
+use flow_source::{CaptureTable, CopiedRow, CopySession, SourceError};
 use flow_store::{CompletionWrites, FileRecord, Kind, Location, OperationRecord, TableRecord, TableState};
 
 use crate::error::EngineError;
 use crate::publish::{Draft, SharePlan, Work, blocking, publish, retrying};
-use crate::resolve::hot_copy;
+use crate::resolve::{hot_copy, keeps_copy};
 use crate::shared::Shared;
 
 /// Is how many rows and row bytes make a batch.
@@ -37,7 +37,29 @@ const QUEUE: usize = 4;
 /// Is a batch with what the row index needs of its rows.
 struct Batch {
     rows: RecordBatch,
-    keys: Vec<(Key, Option<Bytes>)>,
+    keys: Keys,
+}
+
+/// Holds the keys of a batch's rows, one behind the other, and the copies that are kept of rows.
+#[derive(Default)]
+struct Keys {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    hot: Vec<Option<Bytes>>,
+}
+
+impl Keys {
+    fn push(&mut self, key: &[u8], hot: Option<Bytes>) {
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len());
+        self.hot.push(hot);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        let keys = starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end]);
+        keys.zip(self.hot.iter().map(Option::as_deref))
+    }
 }
 
 /// Is a copy being published.
@@ -94,8 +116,9 @@ async fn read(
     batches: SyncSender<Batch>,
 ) -> Result<u64, EngineError> {
     let mut builder = BatchBuilder::new(Arc::new(record.schema.clone()));
-    let mut keys: Vec<(Key, Option<Bytes>)> = Vec::new();
-    let mut key = Vec::new();
+    let mut keys = Keys::default();
+    let mut key = KeyBuilder::new(&record.schema);
+    let mut whole = RowBuilder::new();
     let broken = |error: &dyn std::error::Error| {
         EngineError::Invariant(format!(
             "copied row of {}: {}",
@@ -104,7 +127,7 @@ async fn read(
         ))
     };
     let keyed = record.schema.has_key();
-    let send = |builder: &mut BatchBuilder, keys: &mut Vec<(Key, Option<Bytes>)>| {
+    let send = |builder: &mut BatchBuilder, keys: &mut Keys| {
         let rows = builder.finish().map_err(|error| broken(&error))?;
         // The writing side ended early: its own error says why.
         let _ = batches.send(Batch {
@@ -114,12 +137,26 @@ async fn read(
         Ok::<(), EngineError>(())
     };
     let count = session
-        .copy(&capture, |row: &[u8]| {
-            builder.append(row).map_err(|error| broken(&error))?;
+        .copy(&capture, |mut row: CopiedRow<'_>| {
+            let mut bytes = state_bytes(record.schema.columns.len());
+            row.values(|column, value| {
+                bytes += value.as_ref().map_or(0, encoded_bytes);
+                if keyed {
+                    let taken = key.value(&record.schema, column, value.as_ref());
+                    taken.map_err(|error| broken(&error))?;
+                }
+                builder.append_value(column, value).map_err(|error| broken(&error))
+            })?;
+            builder.end_row(bytes);
             if keyed {
-                encode_key(row, &record.schema, &mut key).map_err(|error| broken(&error))?;
-                let hot = hot_copy(&record, &Bytes::copy_from_slice(row))?;
-                keys.push((key.as_slice().into(), hot));
+                let hot = match keeps_copy(&record, bytes, false) {
+                    true => {
+                        row.encode(&mut whole)?;
+                        hot_copy(&record, &Bytes::copy_from_slice(whole.finish()), false)?
+                    }
+                    false => None,
+                };
+                keys.push(key.finish(), hot);
             }
             if builder.rows() >= BATCH_ROWS || builder.bytes() >= BATCH_BYTES {
                 send(&mut builder, &mut keys)?;
@@ -155,7 +192,7 @@ fn write(
                 file: files[place.file],
                 position: place.position + offset as u64,
             };
-            bulk.put(key, location, hot.as_deref())?;
+            bulk.put(key, location, hot)?;
         }
         rows += batch.rows.num_rows() as u64;
         shared.counters.rows_copied.add(batch.rows.num_rows() as u64);

@@ -138,18 +138,23 @@ fn fill(row: &Bytes, hot: Option<Bytes>, table: &TableRecord) -> Result<Option<B
     Ok(filled.map(|row| row.bytes().clone()))
 }
 
-/// Makes the copy that the index keeps of a row read whole, if it keeps one.
-pub(crate) fn hot_copy(table: &TableRecord, row: &Bytes) -> Result<Option<Bytes>, EngineError> {
-    hot_copy_of_change(table, row, false)
+/// Says whether the index keeps a copy of a row of so many bytes; `unsent` as [`NewRow`] has it.
+pub(crate) fn keeps_copy(table: &TableRecord, row_bytes: usize, unsent: bool) -> bool {
+    match &table.hot {
+        Hot::None => false,
+        Hot::All => true,
+        Hot::Columns(columns) => !columns.is_empty() && (unsent || row_bytes >= TOASTABLE_ROW_BYTES_MIN),
+    }
 }
 
-/// Makes the copy that the index keeps of a changed row, if it keeps one; `unsent` as [`NewRow`] has it.
-pub(crate) fn hot_copy_of_change(table: &TableRecord, row: &Bytes, unsent: bool) -> Result<Option<Bytes>, EngineError> {
-    let toastable = unsent || row.len() >= TOASTABLE_ROW_BYTES_MIN;
+/// Makes the copy that the index keeps of a row, if it keeps one; `unsent` as [`NewRow`] has it.
+pub(crate) fn hot_copy(table: &TableRecord, row: &Bytes, unsent: bool) -> Result<Option<Bytes>, EngineError> {
+    if !keeps_copy(table, row.len(), unsent) {
+        return Ok(None);
+    }
     match &table.hot {
         Hot::None => Ok(None),
         Hot::All => Ok(Some(row.clone())),
-        Hot::Columns(columns) if columns.is_empty() || !toastable => Ok(None),
         Hot::Columns(columns) => {
             let copy = project(row, columns, &table.schema)
                 .map_err(|error| EngineError::Invariant(format!("row of {}: {error}", table.source)))?;

@@ -16,7 +16,7 @@ use flow_store::{FileRecord, HotChange, IndexDelta, Location, OperationRecord, T
 
 use crate::error::EngineError;
 use crate::publish::{Draft, blocking};
-use crate::resolve::{NewRow, Resolved, hot_copy_of_change};
+use crate::resolve::{NewRow, Resolved, hot_copy};
 use crate::shared::Shared;
 
 /// Is how many rows make a batch: enough that per-batch costs vanish, few enough to stay in cache.
@@ -110,7 +110,7 @@ impl TableWriter {
             self.batch
                 .append(&row)
                 .map_err(|error| EngineError::Invariant(format!("row of {}: {error}", self.record.source)))?;
-            let hot = hot_copy_of_change(&self.record, &row, unsent)?;
+            let hot = hot_copy(&self.record, &row, unsent)?;
             self.waiting.push(Waiting { key, hot, replaces_hot });
             if self.batch.rows() >= BATCH_ROWS || self.batch.bytes() >= BATCH_BYTES {
                 self.flush().await?;

@@ -216,5 +216,9 @@ fn data_shape(table_schema: &TableSchema) -> Result<FileShape, LakeError> {
         parquet,
         columns: metrics::columns_of(table_schema),
         partition_type: StructType::new(Vec::new()),
+        distinct: match table_schema.key[..] {
+            [only] => Some(table_schema.columns[only].name.clone()),
+            _ => None,
+        },
     })
 }

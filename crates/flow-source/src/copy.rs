@@ -3,10 +3,10 @@
 //! 1. [`open_copy_session`] imports the snapshot; from then on the exporting session may end.
 //! 2. [`CopySession::copy`] locks the table against changes of its definition and makes sure that it
 //!    is the one to be captured, as it was and as it is. The lock ends with the session.
-//! 3. It reads `COPY … (FORMAT binary)` and decodes each row with the decoder the stream uses, so
-//!    that both give the same bytes by construction.
+//! 3. It reads `COPY … (FORMAT binary)` and hands on each row as a [`CopiedRow`], which decodes its
+//!    values with the decoder the stream uses, so that both give the same by construction.
 
-use flow_core::row::{RowBuilder, State};
+use flow_core::row::{Datum, RowBuilder, State};
 use flow_core::schema::quote_identifier;
 
 use crate::capture::CaptureTable;
@@ -15,7 +15,7 @@ use crate::options::SourceOptions;
 use crate::session::{self, Kind, Session, TextRow};
 use crate::slot::{quote_literal, require_system};
 use crate::sql::SESSION_SETTINGS;
-use crate::value::{Shape, ValueError, push_binary};
+use crate::value::{Shape, ValueError, binary};
 
 /// Holds a transaction that sees an exported snapshot.
 #[derive(Debug)]
@@ -46,18 +46,17 @@ pub async fn open_copy_session(options: &SourceOptions, snapshot: &str) -> Resul
 }
 
 impl CopySession {
-    /// Copies a table: `on_row` gets each row's encoded bytes in turn. Counts the rows.
+    /// Copies a table: `on_row` gets each row in turn. Counts the rows.
     ///
     /// The callback is called from within this future; it may return an error to stop, which is
     /// handed back as is. After an error the session is spent.
     ///
     /// # Errors
-    /// [`SourceError::Value`] (block the table) where a value does not fit;
-    /// [`SourceError::TableChanged`] (retry, with the table agreed again); connection errors (retry).
+    /// The callback's; [`SourceError::TableChanged`] (retry, with the table agreed again); connection errors (retry).
     pub async fn copy<E: From<SourceError>>(
         &mut self,
         table: &CaptureTable,
-        mut on_row: impl FnMut(&[u8]) -> Result<(), E>,
+        mut on_row: impl FnMut(CopiedRow<'_>) -> Result<(), E>,
     ) -> Result<u64, E> {
         self.hold(table).await?;
         let mut decoder = CopyDecoder::new(table);
@@ -142,6 +141,82 @@ fn copy_sql(table: &CaptureTable) -> String {
     )
 }
 
+/// Is one row as it arrived. Its values are decoded each time they are asked for.
+#[derive(Debug)]
+pub struct CopiedRow<'a> {
+    table: &'a CaptureTable,
+    /// Holds each column's length and bytes; [`CopyDecoder::item`] has checked the lengths.
+    fields: &'a [u8],
+    scratch: &'a mut Vec<u8>,
+}
+
+impl CopiedRow<'_> {
+    /// Hands each column's value to `each`, with its number; `None` is NULL.
+    ///
+    /// # Errors
+    /// [`SourceError::Value`] (block the table) where a value does not fit;
+    /// [`SourceError::Protocol`] (retry); the callback's error at once.
+    pub fn values<E: From<SourceError>>(
+        &mut self,
+        mut each: impl FnMut(usize, Option<Datum<'_>>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let CaptureTable {
+            schema, columns, name, ..
+        } = self.table;
+        let mut fields = self.fields;
+        for (index, (column, arrives)) in schema.columns.iter().zip(columns).enumerate() {
+            let unfit = |reason: &str| SourceError::Value {
+                table: name.clone(),
+                column: column.name.clone(),
+                reason: reason.to_owned(),
+            };
+            let bad = || SourceError::Protocol("row of a binary copy".to_owned());
+            let (length, rest) = fields.split_first_chunk::<4>().ok_or_else(bad)?;
+            let length = i32::from_be_bytes(*length);
+            if length == -1 {
+                fields = rest;
+                if column.required {
+                    return Err(unfit("NULL in the key").into());
+                }
+                each(index, None)?;
+                continue;
+            }
+            let (value, rest) = usize::try_from(length)
+                .ok()
+                .and_then(|length| rest.split_at_checked(length))
+                .ok_or_else(bad)?;
+            fields = rest;
+            let shape = Shape {
+                wire: &arrives.wire,
+                target: &arrives.target,
+                column_type: &column.column_type,
+            };
+            match binary(shape, value, self.scratch) {
+                Ok(datum) => each(index, Some(datum))?,
+                Err(ValueError::Malformed(what)) => return Err(SourceError::Protocol(what.to_owned()).into()),
+                Err(ValueError::Unfit(what)) => return Err(unfit(what).into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Encodes the row, in the bytes the stream's rows have.
+    ///
+    /// # Errors
+    /// As [`CopiedRow::values`].
+    pub fn encode(&mut self, row: &mut RowBuilder) -> Result<(), SourceError> {
+        let columns = &self.table.schema.columns;
+        row.start(columns.len());
+        self.values(|index, value| {
+            match value {
+                Some(datum) => row.push(&columns[index].column_type, &datum),
+                None => row.push_state(State::Null),
+            }
+            Ok(())
+        })
+    }
+}
+
 const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
 
 /// Are the bits of the header's flags that a reader which does not know one must not pass over
@@ -153,7 +228,6 @@ const CRITICAL_FLAGS: u32 = 0xffff_0000;
 #[derive(Debug)]
 pub(crate) struct CopyDecoder<'a> {
     table: &'a CaptureTable,
-    row: RowBuilder,
     scratch: Vec<u8>,
     /// Holds the piece of a row whose rest is yet to come. Servers send whole rows, so it is
     /// nearly always empty.
@@ -174,7 +248,6 @@ impl<'a> CopyDecoder<'a> {
     pub(crate) fn new(table: &'a CaptureTable) -> Self {
         CopyDecoder {
             table,
-            row: RowBuilder::new(),
             scratch: Vec::new(),
             rest: Vec::new(),
             begun: false,
@@ -187,7 +260,7 @@ impl<'a> CopyDecoder<'a> {
     pub(crate) fn take<E: From<SourceError>>(
         &mut self,
         data: &[u8],
-        on_row: &mut impl FnMut(&[u8]) -> Result<(), E>,
+        on_row: &mut impl FnMut(CopiedRow<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         if self.rest.is_empty() {
             let used = self.items(data, on_row)?;
@@ -206,7 +279,7 @@ impl<'a> CopyDecoder<'a> {
     fn items<E: From<SourceError>>(
         &mut self,
         data: &[u8],
-        on_row: &mut impl FnMut(&[u8]) -> Result<(), E>,
+        on_row: &mut impl FnMut(CopiedRow<'_>) -> Result<(), E>,
     ) -> Result<usize, E> {
         let mut used = 0;
         while let Some((item, length)) = self.item(&data[used..])? {
@@ -214,8 +287,11 @@ impl<'a> CopyDecoder<'a> {
                 Item::Head => self.begun = true,
                 Item::End => self.ended = true,
                 Item::Row => {
-                    self.decode(&data[used + 2..used + length])?;
-                    on_row(self.row.finish())?;
+                    on_row(CopiedRow {
+                        table: self.table,
+                        fields: &data[used + 2..used + length],
+                        scratch: &mut self.scratch,
+                    })?;
                     self.rows += 1;
                 }
             }
@@ -266,49 +342,6 @@ impl<'a> CopyDecoder<'a> {
             }
         }
         Ok((data.len() >= at).then_some((Item::Row, at)))
-    }
-
-    /// Decodes one row, whose lengths [`CopyDecoder::item`] has checked.
-    fn decode(&mut self, mut fields: &[u8]) -> Result<(), SourceError> {
-        let CaptureTable { schema, columns, .. } = self.table;
-        self.row.start(schema.columns.len());
-        for (column, arrives) in schema.columns.iter().zip(columns) {
-            let bad = || SourceError::Protocol("row of a binary copy".to_owned());
-            let (length, rest) = fields.split_first_chunk::<4>().ok_or_else(bad)?;
-            let length = i32::from_be_bytes(*length);
-            if length == -1 {
-                fields = rest;
-                if column.required {
-                    return Err(self.unfit(&column.name, "NULL in the key"));
-                }
-                self.row.push_state(State::Null);
-                continue;
-            }
-            let (value, rest) = usize::try_from(length)
-                .ok()
-                .and_then(|length| rest.split_at_checked(length))
-                .ok_or_else(bad)?;
-            fields = rest;
-            let shape = Shape {
-                wire: &arrives.wire,
-                target: &arrives.target,
-                column_type: &column.column_type,
-            };
-            match push_binary(&mut self.row, shape, value, &mut self.scratch) {
-                Ok(()) => {}
-                Err(ValueError::Malformed(what)) => return Err(SourceError::Protocol(what.to_owned())),
-                Err(ValueError::Unfit(what)) => return Err(self.unfit(&column.name, what)),
-            }
-        }
-        Ok(())
-    }
-
-    fn unfit(&self, column: &str, what: &str) -> SourceError {
-        SourceError::Value {
-            table: self.table.name.clone(),
-            column: column.to_owned(),
-            reason: what.to_owned(),
-        }
     }
 
     /// Ends the copy and counts its rows.

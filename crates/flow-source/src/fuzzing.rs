@@ -7,13 +7,16 @@
 //! 2. [`check_copy`] takes a binary COPY, whole and in pieces, and judges the rows.
 //! 3. Both decode into the same [`tables`], which hold every type and every form it can take.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use flow_core::Lsn;
+use flow_core::arrow::BatchBuilder;
+use flow_core::key::{KeyBuilder, encode_key};
+use flow_core::row::{RowBuilder, encoded_bytes, state_bytes};
 
 use crate::assemble::Assembler;
 use crate::capture::CaptureTable;
-use crate::copy::CopyDecoder;
+use crate::copy::{CopiedRow, CopyDecoder};
 use crate::error::SourceError;
 
 mod judge;
@@ -102,8 +105,11 @@ pub fn check_copy(bytes: &[u8]) {
 pub fn copy(table: &CaptureTable, wire: &[u8], step: usize) -> (Vec<Vec<u8>>, Result<(), SourceError>) {
     let mut decoder = CopyDecoder::new(table);
     let mut rows = Vec::new();
-    let mut on_row = |row: &[u8]| -> Result<(), SourceError> {
-        rows.push(row.to_vec());
+    let mut builder = RowBuilder::new();
+    let mut on_row = |mut row: CopiedRow<'_>| -> Result<(), SourceError> {
+        row.encode(&mut builder)?;
+        check_values(&mut row, builder.finish(), table);
+        rows.push(builder.finish().to_vec());
         Ok(())
     };
     let end = wire
@@ -112,6 +118,36 @@ pub fn copy(table: &CaptureTable, wire: &[u8], step: usize) -> (Vec<Vec<u8>>, Re
         .and_then(|()| decoder.finish());
     let end = end.map(|count| assert_eq!(count, rows.len() as u64, "the count is that of the rows"));
     (rows, end)
+}
+
+/// Takes a row value by value: the same size, key and columns as from its bytes.
+fn check_values(row: &mut CopiedRow<'_>, encoded: &[u8], table: &CaptureTable) {
+    let schema = &table.schema;
+    let mut bytes = state_bytes(schema.columns.len());
+    let mut key = KeyBuilder::new(schema);
+    let arrow = Arc::new(schema.clone());
+    let (mut by_value, mut by_row) = (BatchBuilder::new(arrow.clone()), BatchBuilder::new(arrow));
+    row.values(|column, value| -> Result<(), SourceError> {
+        bytes += value.as_ref().map_or(0, encoded_bytes);
+        key.value(schema, column, value.as_ref()).expect("a key has no NULL");
+        by_value.append_value(column, value).expect("its own type");
+        Ok(())
+    })
+    .expect("it was decoded before");
+    by_value.end_row(bytes);
+    assert_eq!(bytes, encoded.len(), "the size is told before the row is encoded");
+    let mut expected = Vec::new();
+    encode_key(encoded, schema, &mut expected).expect("a key has no NULL");
+    assert_eq!(key.finish(), expected, "the same key");
+    by_row.append(encoded).expect("its own bytes");
+    assert_eq!(by_value.bytes(), by_row.bytes());
+    let batches = (by_value.finish().expect("a batch"), by_row.finish().expect("a batch"));
+    // Debug shows NaN as equal to itself.
+    assert_eq!(
+        format!("{:?}", batches.0),
+        format!("{:?}", batches.1),
+        "the same columns"
+    );
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ mod wire_types;
 pub use acknowledge::Acknowledger;
 pub use capture::{CaptureColumn, CaptureTable, ReplicaIdentity, SourceColumn, SourceTable, TableKind, TableRequest};
 pub use conninfo::{ConnInfo, SslMode};
-pub use copy::{CopySession, open_copy_session};
+pub use copy::{CopiedRow, CopySession, open_copy_session};
 pub use error::{F_DEFINITION, F_PUBLICATION, F_VALUE, ServerError, SourceError};
 pub use event::SourceEvent;
 pub use options::SourceOptions;

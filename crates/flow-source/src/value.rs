@@ -46,19 +46,21 @@ pub(crate) fn push_binary(
     bytes: &[u8],
     scratch: &mut Vec<u8>,
 ) -> Result<(), ValueError> {
-    if let (Wire::Array(element), Target::Native) = (shape.wire, shape.target) {
-        return array::push_list(row, element, shape.column_type, bytes, scratch);
-    }
-    let datum = match shape.target {
-        Target::Native => native(shape.wire, shape.column_type, bytes, scratch)?,
-        Target::Text => {
-            scratch.clear();
-            render::render(shape.wire, bytes, render::Place::Cast, scratch)?;
-            Datum::String(utf8(scratch)?)
-        }
-    };
-    row.push(shape.column_type, &datum);
+    row.push(shape.column_type, &binary(shape, bytes, scratch)?);
     Ok(())
+}
+
+/// Decodes one binary value; `scratch` may come to hold what the value is made of.
+pub(crate) fn binary<'a>(shape: Shape<'a>, bytes: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<Datum<'a>, ValueError> {
+    match (shape.wire, shape.target) {
+        (Wire::Array(element), Target::Native) => array::list(element, shape.column_type, bytes, scratch),
+        (wire, Target::Native) => native(wire, shape.column_type, bytes, scratch),
+        (wire, Target::Text) => {
+            scratch.clear();
+            render::render(wire, bytes, render::Place::Cast, scratch)?;
+            Ok(Datum::String(utf8(scratch)?))
+        }
+    }
 }
 
 /// Decodes one scalar to its own type; `scratch` may come to hold the text of the result.

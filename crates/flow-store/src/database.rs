@@ -16,6 +16,9 @@ use crate::tuning::{self, Memory};
 /// Is the database's own directory inside the state directory.
 const DATABASE_DIR: &str = "db";
 
+/// Is the directory, in the state directory, in which table files lie before they are taken in.
+const INCOMING_DIR: &str = "incoming";
+
 /// Says what a write waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
@@ -50,6 +53,9 @@ impl Database {
     pub(crate) fn open(dir: &Path, memory_bytes: usize) -> Result<Database, StoreError> {
         disk::create(dir)?;
         let lock = disk::lock(dir)?;
+        // What an earlier process left there belongs to nobody.
+        disk::remove_all(&dir.join(INCOMING_DIR))?;
+        disk::create(&dir.join(INCOMING_DIR))?;
         let path = dir.join(DATABASE_DIR);
         let memory = Memory::new(memory_bytes);
         let options = tuning::database(&memory);
@@ -102,6 +108,11 @@ impl Database {
     /// Is the state directory.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Is where table files are written that the database takes in.
+    pub(crate) fn incoming(&self) -> PathBuf {
+        self.dir.join(INCOMING_DIR)
     }
 
     /// Keeps others from reading a small record that the holder is about to write.

@@ -31,6 +31,14 @@ pub(crate) fn create(dir: &Path) -> Result<(), StoreError> {
     })
 }
 
+/// Removes a directory and what is in it, if it is there.
+pub(crate) fn remove_all(dir: &Path) -> Result<(), StoreError> {
+    match std::fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed("remove directory", dir)(error)),
+        _ => Ok(()),
+    }
+}
+
 /// Lists the directories that get an entry when `dir` is made with all that is missing above it.
 fn holders_of_missing(dir: &Path) -> Vec<&Path> {
     let missing = dir.ancestors().take_while(|path| !path.is_dir());

@@ -35,6 +35,7 @@ mod lookup;
 mod operations;
 mod record;
 mod refreshes;
+mod runs;
 mod state;
 mod store;
 mod tables;

@@ -77,6 +77,12 @@ pub(crate) fn families(memory: &Memory) -> Vec<ColumnFamilyDescriptor> {
     described.collect()
 }
 
+/// Makes the options of a table file that a family takes in whole.
+pub(crate) fn incoming(family: Family) -> Options {
+    // Nothing is read through these options: the least cache there is.
+    family_options(family, &Memory::new(0))
+}
+
 fn blocks(memory: &Memory, block_bytes: usize) -> BlockBasedOptions {
     let mut blocks = BlockBasedOptions::default();
     blocks.set_block_cache(&memory.cache);

@@ -5,10 +5,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// Is the root of the checkout.
+/// Is the root of the checkout that cargo runs us in; several may share one built program.
 pub(crate) fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors()
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&here)
+        .ancestors()
         .nth(2)
         .expect("the xtask crate lies two folders below the root")
         .to_path_buf()

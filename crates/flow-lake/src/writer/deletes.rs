@@ -65,6 +65,7 @@ fn shape() -> Result<FileShape, LakeError> {
             },
         ],
         partition_type: StructType::new(Vec::new()),
+        distinct: Some("pos".to_owned()),
     })
 }
 

@@ -14,7 +14,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
-use parquet::schema::types::SchemaDescriptor;
+use parquet::schema::types::{ColumnPath, SchemaDescriptor};
 
 use super::WrittenFile;
 use super::metrics::{MetricColumn, Metrics};
@@ -35,6 +35,8 @@ pub(super) struct FileShape {
     pub(super) parquet: SchemaDescriptor,
     pub(super) columns: Vec<MetricColumn>,
     pub(super) partition_type: StructType,
+    /// Names a column whose values hardly repeat: a dictionary of it would only cost.
+    pub(super) distinct: Option<String>,
 }
 
 /// Encodes one file. Blocks.
@@ -59,13 +61,16 @@ impl FileEncoder {
     /// Creates the file, over what an abandoned try of the same name left.
     pub(super) fn create(shape: Arc<FileShape>, path: String) -> Result<FileEncoder, LakeError> {
         let file = File::create(&path).map_err(|e| LakeError::file("create", Path::new(&path), e))?;
-        let properties = WriterProperties::builder()
+        let mut properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
             .set_created_by(format!("embrasure-flow {}", env!("CARGO_PKG_VERSION")))
-            .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
-            .build();
+            .set_max_row_group_bytes(Some(ROW_GROUP_BYTES));
+        if let Some(column) = &shape.distinct {
+            let column = ColumnPath::new(vec![column.clone()]);
+            properties = properties.set_column_dictionary_enabled(column, false);
+        }
         let options = ArrowWriterOptions::new()
-            .with_properties(properties)
+            .with_properties(properties.build())
             .with_skip_arrow_metadata(true)
             .with_parquet_schema(shape.parquet.clone());
         let buffer = BufWriter::with_capacity(BUFFER_BYTES, file);

@@ -6,7 +6,7 @@
 use std::io::Write;
 
 use flow_core::ColumnType;
-use flow_core::row::{Datum, RowBuilder};
+use flow_core::row::{Datum, ListRef, encode_list};
 
 use super::render::{self, Place};
 use super::{ValueError, native, utf8};
@@ -78,14 +78,13 @@ fn parse(bytes: &[u8]) -> Result<Array<'_>, ValueError> {
     })
 }
 
-/// Adds a one-dimensional array with lower bound 1 as a list.
-pub(super) fn push_list(
-    row: &mut RowBuilder,
+/// Decodes a one-dimensional array with lower bound 1 as a list, which `scratch` comes to hold.
+pub(super) fn list<'a>(
     wire: &Wire,
-    column_type: &ColumnType,
+    column_type: &'a ColumnType,
     bytes: &[u8],
-    scratch: &mut Vec<u8>,
-) -> Result<(), ValueError> {
+    scratch: &'a mut Vec<u8>,
+) -> Result<Datum<'a>, ValueError> {
     let ColumnType::List(element_type) = column_type else {
         return Err(BAD);
     };
@@ -104,6 +103,7 @@ pub(super) fn push_list(
     if !elements.bytes.is_empty() {
         return Err(BAD);
     }
+    let mut body = Vec::new();
     if makes_text(wire, element_type) {
         // The texts are gathered first, since a datum borrows its text.
         scratch.clear();
@@ -121,19 +121,20 @@ pub(super) fn push_list(
             data.push(value.map(|_| Datum::String(&text[start..end])));
             start = end;
         }
-        row.push_list(element_type, &data);
-        return Ok(());
+        encode_list(&mut body, element_type, &data);
+    } else {
+        let mut data = Vec::with_capacity(length);
+        for value in encoded {
+            data.push(match value {
+                // Such an element never needs working space; see `makes_text`.
+                Some(value) => Some(element(wire, element_type, value)?),
+                None => None,
+            });
+        }
+        encode_list(&mut body, element_type, &data);
     }
-    let mut data = Vec::with_capacity(length);
-    for value in encoded {
-        data.push(match value {
-            // Such an element never needs working space; see `makes_text`.
-            Some(value) => Some(element(wire, element_type, value)?),
-            None => None,
-        });
-    }
-    row.push_list(element_type, &data);
-    Ok(())
+    *scratch = body;
+    Ok(Datum::List(ListRef::new(scratch, element_type)))
 }
 
 /// Says whether an element becomes a text that is not among its bytes.

@@ -251,8 +251,8 @@ async fn generated_columns_are_captured_exactly_when_they_are_sent() {
                 .expect("a session");
             let mut copied = Vec::new();
             session
-                .copy(&tables[0], |row| -> Result<(), SourceError> {
-                    copied.push(show(row, &tables[0].schema));
+                .copy(&tables[0], |mut row| -> Result<(), SourceError> {
+                    copied.push(show(&encoded(&mut row)?, &tables[0].schema));
                     Ok(())
                 })
                 .await

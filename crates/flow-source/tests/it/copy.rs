@@ -144,8 +144,9 @@ async fn copy_state(options: &flow_source::SourceOptions, table: &CaptureTable, 
     let mut session = open_copy_session(options, snapshot).await.expect("a session");
     let mut state = State::new();
     session
-        .copy(table, |row| -> Result<(), SourceError> {
-            assert_eq!(state.insert(key(row, table), row.to_vec()), None);
+        .copy(table, |mut row| -> Result<(), SourceError> {
+            let row = encoded(&mut row)?;
+            assert_eq!(state.insert(key(&row, table), row), None);
             Ok(())
         })
         .await

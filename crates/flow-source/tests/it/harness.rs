@@ -277,3 +277,10 @@ pub(crate) fn show_all(transaction: &Transaction, tables: &[CaptureTable]) -> Ve
         .map(|change| show_change(change, tables))
         .collect()
 }
+
+/// Gives a copied row in the bytes the stream's rows have.
+pub(crate) fn encoded(row: &mut flow_source::CopiedRow<'_>) -> Result<Vec<u8>, flow_source::SourceError> {
+    let mut builder = flow_core::row::RowBuilder::new();
+    row.encode(&mut builder)?;
+    Ok(builder.finish().to_vec())
+}

@@ -108,12 +108,14 @@ async fn copy_rows(
     let mut session = open_copy_session(options, snapshot).await?;
     let mut rows = BTreeMap::new();
     let count = session
-        .copy(table, |row| -> Result<(), SourceError> {
-            let columns = decode(row, &table.schema)?;
+        .copy(table, |mut row| -> Result<(), SourceError> {
+            let row = encoded(&mut row)?;
+            let columns = decode(&row, &table.schema)?;
             let Some(flow_core::row::Datum::Int(id)) = columns[0].1 else {
                 panic!("an id")
             };
-            rows.insert(id, row.to_vec());
+            drop(columns);
+            rows.insert(id, row);
             Ok(())
         })
         .await?;

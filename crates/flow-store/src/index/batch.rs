@@ -8,6 +8,14 @@ use crate::delta::{HotChange, Location};
 use crate::layout::{Family, row_prefix};
 use crate::record;
 
+/// Writes what the index holds of a key: where its row stands, and whether there is a copy of it.
+pub(super) fn seal_location(value: &mut Vec<u8>, key: &[u8], location: Location, hot: HotChange<'_>) {
+    record::seal_into(value, key, |out| {
+        location.write(out);
+        out.push(u8::from(matches!(hot, HotChange::Keep(_))));
+    });
+}
+
 /// Gathers puts and removes of one table's generation.
 pub(crate) struct IndexBatch<'a> {
     index: &'a ColumnFamily,
@@ -36,10 +44,7 @@ impl<'a> IndexBatch<'a> {
 
     pub(crate) fn put(&mut self, key: &[u8], location: Location, hot: HotChange<'_>) {
         self.full_key(key);
-        record::seal_into(&mut self.value, &self.key, |out| {
-            location.write(out);
-            out.push(u8::from(matches!(hot, HotChange::Keep(_))));
-        });
+        seal_location(&mut self.value, &self.key, location, hot);
         self.batch.put_cf(self.index, &self.key, &self.value);
         match hot {
             HotChange::None => {}

@@ -106,6 +106,60 @@ fn writers_may_fill_one_generation_together() {
     assert_eq!(count(&store, G, 9000), 8000);
 }
 
+/// Is a key so long that a few ten thousand fill several runs.
+fn long_key(n: u64) -> Vec<u8> {
+    let mut key = n.to_be_bytes().to_vec();
+    key.resize(1024, b'k');
+    key
+}
+
+/// Fills a generation with long keys in this order, and finds every one where it was put last.
+fn fill_and_find(order: impl Iterator<Item = u64> + Clone) {
+    let dir = temp();
+    let store = open(dir.path());
+    let mut writer = store.index().bulk(T, G);
+    for (position, n) in order.clone().enumerate() {
+        writer.put(&long_key(n), at(1, position as u64), None).expect("written");
+    }
+    writer.finish().expect("durable");
+    let left = std::fs::read_dir(dir.path().join("state/incoming")).expect("made at open");
+    assert_eq!(left.count(), 0, "every file was taken in");
+    drop(store);
+    let store = open(dir.path());
+    let last: std::collections::BTreeMap<u64, u64> = order.enumerate().map(|(at, n)| (n, at as u64)).collect();
+    let keys: Vec<_> = last.keys().map(|n| long_key(*n)).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let found = store.index().locate(T, G, &keys).expect("read");
+    for ((n, position), found) in last.iter().zip(found) {
+        assert_eq!(found, Some(row_at(at(1, *position), false)), "key {n}");
+    }
+}
+
+#[test]
+fn runs_in_the_order_of_their_keys_are_taken_in() {
+    fill_and_find(0..50_000);
+}
+
+#[test]
+fn runs_in_any_order_are_merged() {
+    fill_and_find((0..50_000).rev());
+    fill_and_find((0..20_000).chain((0..50_000).map(|n| mix(n) % 40_000)));
+}
+
+#[test]
+fn a_key_put_again_keeps_the_last_place() {
+    fill_and_find((0..40_000).map(|n| n / 2));
+}
+
+#[test]
+fn what_a_killed_process_left_is_removed() {
+    let dir = temp();
+    drop(open(dir.path()));
+    std::fs::write(dir.path().join("state/incoming/7.sst"), "half a file").expect("written");
+    drop(open(dir.path()));
+    assert!(!dir.path().join("state/incoming/7.sst").exists());
+}
+
 #[test]
 fn the_estimate_is_near() {
     let dir = temp();
