@@ -290,7 +290,7 @@ def test_commands(database, make_flow, read, rng):
     flow = prepare(database, make_flow)
     flow.start().wait_ready()
     check(flow, read(flow))
-    plan = flow.run("plan").expect(0, "silver.priced", "gold.best", "FULL")
+    plan = flow.run("plan").expect(0, "silver.priced", "gold.best", "INCREMENTAL")
     assert plan.out.index("silver.priced") < plan.out.index("gold.best")
     document = flow.run("plan", "--json").expect(0).json()
     assert {t["name"] for t in (document["tables"] if isinstance(document, dict) else document)} == set(TABLES)

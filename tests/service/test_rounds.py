@@ -117,7 +117,7 @@ def test_suspended_while_refreshing(database, make_flow, read):
     """A suspension outlives the refresh that it met."""
     flow = prepare(database, make_flow)
     database.execute("INSERT INTO a SELECT g, 0 FROM generate_series(21, 9000) g")
-    flow.transformation("slow", "CREATE DYNAMIC TABLE gold.slow AS SELECT count(*) AS n FROM bronze.a x CROSS JOIN bronze.a y WHERE x.id + y.id <> 3;")
+    flow.transformation("slow", "CREATE DYNAMIC TABLE gold.slow REFRESH_MODE = FULL AS SELECT count(*) AS n FROM bronze.a x CROSS JOIN bronze.a y WHERE x.id + y.id <> 3;")
     flow.start().wait_ready()
     running = lambda: (flow.dynamic_table("gold.slow") or {}).get("state") in ("initialising", "refreshing")
     wait_for("gold.slow refreshing", running, 60)

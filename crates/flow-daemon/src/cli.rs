@@ -73,6 +73,9 @@ pub enum Command {
     /// End a suspension, or a block whose cause is gone
     #[command(after_help = "Example:\n  embrasure-flow resume gold.delivery_quality_daily")]
     Resume(Named),
+    /// Recompute a dynamic table at the cut it reflects and compare; exit 0 if equal, 4 if not
+    #[command(after_help = "Example:\n  embrasure-flow verify gold.delivery_quality_daily")]
+    Verify(Verify),
     /// Run read-only SQL over the catalog's tables, all at one cut
     #[command(
         after_help = "Example:\n  embrasure-flow query 'SELECT status, count(*) FROM bronze.orders GROUP BY status'"
@@ -179,6 +182,16 @@ pub struct Refresh {
 pub struct Named {
     /// The dynamic table, `namespace.table`
     pub name: String,
+}
+
+/// Arguments of `verify`.
+#[derive(Debug, Args)]
+pub struct Verify {
+    /// The dynamic table, `namespace.table`
+    pub name: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `query`.

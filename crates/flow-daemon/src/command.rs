@@ -18,6 +18,7 @@ mod resume;
 mod run;
 mod status;
 mod suspend;
+mod verify;
 
 use crate::cli::{Arguments, Command};
 use crate::exit::{Exit, Failure};
@@ -42,6 +43,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, Failure> {
         Command::Refresh(refresh) => refresh::run(file, &refresh),
         Command::Suspend(named) => suspend::run(file, &named.name),
         Command::Resume(named) => resume::run(file, &named.name),
+        Command::Verify(verify) => verify::run(file, &verify),
         Command::Query(query) => query::run(file, &query),
         Command::History(history) => history::run(file, &history),
         Command::Docs(docs) => docs::run(&docs),

@@ -11,7 +11,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::counters::Counters;
 use crate::error::EngineError;
 use crate::options::EngineOptions;
-use crate::status::{RefreshStatus, Status};
+use crate::status::{RefreshStatus, RunStatus, Status};
+use crate::verify::Verification;
 
 /// Is how many commands may wait for the engine.
 pub(crate) const COMMAND_QUEUE: usize = 16;
@@ -38,6 +39,16 @@ pub enum Command {
         /// The table.
         name: TableName,
     },
+    /// Recomputes a table at the cut it reflects and compares; writes nothing.
+    Verify {
+        /// The table.
+        name: TableName,
+    },
+    /// Gives a table's refreshes, newest first.
+    History {
+        /// The table.
+        name: TableName,
+    },
     /// Takes a changed configuration and changed transformations.
     Reload(Box<EngineOptions>),
 }
@@ -49,6 +60,10 @@ pub enum Reply {
     Done,
     /// Holds each refreshed table's run, in order.
     Refreshed(Vec<(TableName, RefreshStatus)>),
+    /// Is what a comparison found.
+    Verified(Box<Verification>),
+    /// Holds a table's refreshes, newest first.
+    History(Vec<RunStatus>),
 }
 
 pub(crate) type Answer = oneshot::Sender<Result<Reply, EngineError>>;

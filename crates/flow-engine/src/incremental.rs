@@ -18,7 +18,7 @@ use flow_refresh::{
     DeltaPlan, InputChanges, Mode, PlannedTable, RefreshContext, RefreshError, RefreshInput, RowDigests, RowsToWrite,
     build_state, refresh_delta, rows_to_write,
 };
-use flow_store::{RefreshRecord, StateId, StateStamp};
+use flow_store::{RefreshRecord, RefreshRun, StateId, StateStamp};
 use futures::StreamExt;
 
 use crate::error::EngineError;
@@ -34,6 +34,9 @@ const CHANGED_PERCENT_MAX: u64 = 25;
 /// Is how many changed rows are always followed: a full refresh of so few is no faster.
 const CHANGED_ROWS_MIN: u64 = 10_000;
 
+/// Is from how many changed rows on a refresh tells what a row costs: below it is its fixed part.
+const RATED_ROWS_MIN: u64 = 1000;
+
 /// Is the part of a refresh's memory that its inputs' changes may take.
 const CHANGES_SHARE: usize = 4;
 
@@ -48,6 +51,51 @@ pub(crate) struct Change {
     /// Names the state, as it will be.
     pub(crate) stamp: StateStamp,
     pub(crate) rows_read: u64,
+    /// Counts the rows that changed in the inputs.
+    pub(crate) rows_changed: u64,
+    /// Is how long computing was expected to take, in milliseconds.
+    pub(crate) predicted_ms: Option<u64>,
+}
+
+/// Is what refreshes of a table took, as far as its history tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Costs {
+    /// Is how long the newest full refresh took, in milliseconds.
+    pub(crate) full_ms: Option<u64>,
+    /// Is what a changed row took in the newest incremental refresh that was large enough to tell, in
+    /// microseconds.
+    row_us: Option<u64>,
+}
+
+impl Costs {
+    /// Reads a history, newest first.
+    pub(crate) fn of(runs: &[RefreshRun]) -> Costs {
+        let full = runs.iter().find(|run| run.mode == Mode::Full.as_str());
+        let mut rates = runs.iter().filter_map(|run| match run.rows_changed {
+            Some(rows @ RATED_ROWS_MIN..) => Some(run.duration_ms * 1000 / rows),
+            _ => None,
+        });
+        Costs {
+            full_ms: full.map(|run| run.duration_ms),
+            row_us: rates.next(),
+        }
+    }
+
+    /// Is how long following so many changed rows would take, in milliseconds.
+    fn incremental_ms(&self, rows: u64) -> Option<u64> {
+        self.row_us.map(|row_us| row_us * rows / 1000)
+    }
+
+    /// Says whether computing everything costs less than following the changed rows of so many.
+    fn prefers_full(&self, changed: u64, whole: u64) -> bool {
+        if changed <= CHANGED_ROWS_MIN {
+            return false;
+        }
+        match (self.incremental_ms(changed), self.full_ms) {
+            (Some(incremental), Some(full)) => incremental > full,
+            _ => changed * 100 > whole * CHANGED_PERCENT_MAX,
+        }
+    }
 }
 
 /// Says why a refresh is a full one: a code in capitals, as `history` shows it.
@@ -58,6 +106,7 @@ pub(crate) async fn change(
     shared: &Arc<Shared>,
     request: &Request,
     table: &Table,
+    costs: &Costs,
     context: &RefreshContext,
 ) -> Result<Result<Change, Full>, EngineError> {
     let (record, plan) = match eligible(request, table) {
@@ -65,7 +114,7 @@ pub(crate) async fn change(
         Err(full) => return Ok(Err(full)),
     };
     let planned = &request.planned;
-    let (changes, rows_changed) = match input_changes(shared, plan, record, request, context).await? {
+    let (changes, rows_changed) = match input_changes(shared, plan, record, request, costs, context).await? {
         Ok(changes) => changes,
         Err(full) => return Ok(Err(full)),
     };
@@ -97,6 +146,8 @@ pub(crate) async fn change(
     };
     Ok(Ok(Change {
         rows_read: rows_changed + delta.rows_read + gone.len() as u64,
+        rows_changed,
+        predicted_ms: costs.incremental_ms(rows_changed),
         rows,
         gone,
         state: delta.state,
@@ -129,7 +180,7 @@ fn eligible<'a>(request: &'a Request, table: &Table) -> Result<(&'a RefreshRecor
 }
 
 /// Are the snapshots that a table reflects.
-fn inputs_of(planned: &PlannedTable, record: &RefreshRecord) -> Vec<RefreshInput> {
+pub(crate) fn inputs_of(planned: &PlannedTable, record: &RefreshRecord) -> Vec<RefreshInput> {
     let input = |name: &TableName| RefreshInput {
         name: name.clone(),
         snapshot_id: record.frontier.0.get(&name.to_string()).copied().flatten(),
@@ -143,6 +194,7 @@ async fn input_changes(
     plan: &DeltaPlan,
     record: &RefreshRecord,
     request: &Request,
+    costs: &Costs,
     context: &RefreshContext,
 ) -> Result<Result<(InputChanges, u64), Full>, EngineError> {
     let read = |source| RefreshError::Read {
@@ -179,7 +231,7 @@ async fn input_changes(
             }
         }
     }
-    if changed > CHANGED_ROWS_MIN && changed * 100 > whole * CHANGED_PERCENT_MAX {
+    if costs.prefers_full(changed, whole) {
         return Ok(Err("CHANGE_TOO_LARGE"));
     }
     let mut changes = InputChanges::new();

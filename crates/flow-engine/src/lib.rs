@@ -46,6 +46,7 @@ mod service;
 mod shared;
 pub mod status;
 mod table_writer;
+mod verify;
 mod wanted;
 
 pub use error::EngineError;
@@ -53,3 +54,4 @@ pub use handle::{Command, EngineHandle, Reply};
 pub use options::EngineOptions;
 pub use service::Engine;
 pub use status::Status;
+pub use verify::{Differing, Verification};

@@ -25,13 +25,13 @@ use sha2::{Digest, Sha256};
 
 use crate::error::EngineError;
 use crate::failpoint;
-use crate::incremental::{self, Change};
+use crate::incremental::{self, Change, Costs};
 use crate::output_index::{self, FileNumber};
 use crate::publish::{Draft, SharePlan, Work, blocking, publish, retrying};
 use crate::shared::Shared;
 
 /// Is the part of the memory budget that one refresh may hold.
-const MEMORY_SHARE: usize = 3;
+pub(crate) const MEMORY_SHARE: usize = 3;
 
 /// Asks for one refresh.
 #[derive(Debug)]
@@ -88,6 +88,8 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Re
             _ => request.reason.clone(),
         },
         started_us,
+        predicted_ms: output.predicted_ms,
+        rows_changed: output.rows_changed,
         duration_ms: u64::try_from(shared.clock.monotonic().saturating_sub(began).as_millis()).unwrap_or(u64::MAX),
         rows_read: output.rows_read,
         rows_inserted: output.rows_inserted(),
@@ -144,13 +146,15 @@ async fn compute(
     table: &Table,
     context: &RefreshContext,
 ) -> Result<(Output, Option<incremental::Full>), EngineError> {
-    match incremental::change(shared, request, table, context).await? {
+    let runs = shared.store.refreshes().history(&request.planned.name.to_string())?;
+    let costs = Costs::of(&runs);
+    match incremental::change(shared, request, table, &costs, context).await? {
         Ok(change) => Ok((Output::of_change(change), None)),
         Err(full) => {
             let reader: Arc<dyn SnapshotReader> = Arc::new(shared.lake.clone());
             let stored = table.current_snapshot_id();
             let output = refresh_full(&request.planned, &request.inputs, stored, reader, context).await?;
-            Ok((Output::of_full(output), Some(full)))
+            Ok((Output::of_full(output, costs.full_ms), Some(full)))
         }
     }
 }
@@ -161,6 +165,10 @@ struct Output {
     /// Holds file and position of each row to delete, sorted.
     deleted: Vec<(Arc<str>, u64)>,
     rows_read: u64,
+    /// Counts the rows that changed in the inputs; `None` for a full refresh.
+    rows_changed: Option<u64>,
+    /// Is how long computing was expected to take, in milliseconds.
+    predicted_ms: Option<u64>,
     /// Is what becomes of the state; `None` for a full refresh, which leaves it as it is.
     kept: Option<Kept>,
 }
@@ -174,8 +182,10 @@ struct Kept {
 }
 
 impl Output {
-    fn of_full(full: RefreshOutput) -> Self {
+    fn of_full(full: RefreshOutput, predicted_ms: Option<u64>) -> Self {
         Output {
+            rows_changed: None,
+            predicted_ms,
             inserted: full.inserted,
             deleted: full.deleted,
             rows_read: full.rows_read,
@@ -196,6 +206,8 @@ impl Output {
             inserted: change.rows.inserted,
             deleted,
             rows_read: change.rows_read,
+            rows_changed: Some(change.rows_changed),
+            predicted_ms: change.predicted_ms,
             kept: Some(Kept {
                 stamp: change.stamp,
                 delta,
@@ -432,6 +444,8 @@ fn summary(
         ("flow.run-id", run.run_id.clone()),
         ("flow.refresh-mode", run.mode.clone()),
         ("flow.refresh-reason", run.reason.clone()),
+        ("flow.refresh-ms", run.duration_ms.to_string()),
+        ("flow.rows-read", run.rows_read.to_string()),
         ("flow.query-hash", record.query_hash.clone()),
     ];
     Ok(pairs

@@ -30,7 +30,8 @@ use crate::inputs::{Inputs, Moment, Parent, Sight, look_at_inputs};
 use crate::refresh_work::{Refreshed, Request, empty_record, refresh};
 use crate::rounds::{Begins, Group, Round, Wanting, begins, groups};
 use crate::shared::Shared;
-use crate::status::{Blocked, DynamicTableState, DynamicTableStatus, RefreshStatus};
+use crate::status::{Blocked, DynamicTableState, DynamicTableStatus, RefreshStatus, RunStatus};
+use crate::verify::Verification;
 
 /// Is how long is waited for something that is told by itself.
 const TOLD: Duration = Duration::from_secs(3600);
@@ -54,6 +55,16 @@ pub(crate) enum Order {
         name: TableName,
         suspended: bool,
         answer: oneshot::Sender<Result<(), EngineError>>,
+    },
+    /// Recomputes a table and compares.
+    Verify {
+        name: TableName,
+        answer: oneshot::Sender<Result<Verification, EngineError>>,
+    },
+    /// Gives a table's refreshes, newest first.
+    History {
+        name: TableName,
+        answer: oneshot::Sender<Result<Vec<RunStatus>, EngineError>>,
     },
     /// Takes a new plan.
     Replan(Box<Plan>),
@@ -538,6 +549,11 @@ impl Refresher {
         Ok(())
     }
 
+    fn state_bytes(&self, table: &Dynamic) -> u64 {
+        let stamp = table.record.as_ref().and_then(|record| record.state.as_ref());
+        stamp.map_or(0, |stamp| self.shared.store.states().size_bytes(stamp.id))
+    }
+
     fn note(&self) {
         let planned = self.tables.iter().map(|table| DynamicTableStatus {
             name: table.planned.name.to_string(),
@@ -560,6 +576,7 @@ impl Refresher {
                 .map(run_status),
             blocked: table.blocked.clone(),
             held_by: table.held_by.as_ref().map(ToString::to_string),
+            state_bytes: self.state_bytes(table),
         });
         let unplanned = self.problems.iter().filter_map(|problem| {
             let name = problem.table.as_ref()?;
@@ -577,6 +594,7 @@ impl Refresher {
                     since: 0,
                 }),
                 held_by: None,
+                state_bytes: 0,
             })
         });
         self.shared.board.write().dynamic_tables = planned.chain(unplanned).collect();
@@ -592,7 +610,7 @@ fn state_of(record: Option<&RefreshRecord>, blocked: Option<&Blocked>) -> Dynami
     }
 }
 
-fn frontier_text(frontier: &Frontier) -> BTreeMap<String, Option<String>> {
+pub(crate) fn frontier_text(frontier: &Frontier) -> BTreeMap<String, Option<String>> {
     frontier
         .0
         .iter()

@@ -5,6 +5,7 @@
 //! 3. [`Engine::run`] recovers open operations, then runs capture, publishing and refreshing until
 //!    it is told to stop or one of them cannot go on.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -104,9 +105,13 @@ impl Engine {
         let shared = Arc::new(Shared::new(
             options, clock, store, lake, counters, board, compute, source_id,
         ));
+        let mut states = BTreeSet::new();
         for (name, record) in shared.store.refreshes().all()? {
             shared.reads.set(&name, [&record.frontier]);
+            states.extend(record.state.map(|stamp| stamp.id));
         }
+        // What an interrupted build or a table that is gone left.
+        shared.store.states().drop_others(&states)?;
         for record in shared.store.tables().all()? {
             shared.show_table(&record);
             shared.note_table(record);
@@ -357,6 +362,14 @@ async fn execute(shared: &Arc<Shared>, orders: &mpsc::Sender<Order>, command: Co
         Command::Refresh { name, full } => refresh(orders, Some(name), full).await,
         Command::Suspend { name } => suspend(orders, name, true).await,
         Command::Resume { name } => suspend(orders, name, false).await,
+        Command::Verify { name } => {
+            let verified = ask(orders, |answer| Order::Verify { name, answer }).await?;
+            Ok(Reply::Verified(Box::new(verified)))
+        }
+        Command::History { name } => {
+            let runs = ask(orders, |answer| Order::History { name, answer }).await?;
+            Ok(Reply::History(runs))
+        }
         Command::Reload(options) => {
             let wanted = wanted::resolve(&options).await?;
             let comparison = wanted::compare(&wanted, &shared.store.tables().all()?)?;
@@ -379,26 +392,28 @@ async fn execute(shared: &Arc<Shared>, orders: &mpsc::Sender<Order>, command: Co
     }
 }
 
-async fn refresh(orders: &mpsc::Sender<Order>, name: Option<TableName>, full: bool) -> Result<Reply, EngineError> {
+/// Gives the refresher an order and waits for the answer.
+async fn ask<T>(
+    orders: &mpsc::Sender<Order>,
+    order: impl FnOnce(oneshot::Sender<Result<T, EngineError>>) -> Order,
+) -> Result<T, EngineError> {
     let (answer, reply) = oneshot::channel();
-    orders
-        .send(Order::Refresh { name, full, answer })
-        .await
-        .map_err(|_| EngineError::Stopped)?;
-    reply.await.map_err(|_| EngineError::Stopped)?.map(Reply::Refreshed)
+    orders.send(order(answer)).await.map_err(|_| EngineError::Stopped)?;
+    reply.await.map_err(|_| EngineError::Stopped)?
+}
+
+async fn refresh(orders: &mpsc::Sender<Order>, name: Option<TableName>, full: bool) -> Result<Reply, EngineError> {
+    let refreshed = ask(orders, |answer| Order::Refresh { name, full, answer }).await?;
+    Ok(Reply::Refreshed(refreshed))
 }
 
 async fn suspend(orders: &mpsc::Sender<Order>, name: TableName, suspended: bool) -> Result<Reply, EngineError> {
-    let (answer, reply) = oneshot::channel();
-    orders
-        .send(Order::Suspend {
-            name,
-            suspended,
-            answer,
-        })
-        .await
-        .map_err(|_| EngineError::Stopped)?;
-    reply.await.map_err(|_| EngineError::Stopped)?.map(|()| Reply::Done)
+    let order = |answer| Order::Suspend {
+        name,
+        suspended,
+        answer,
+    };
+    ask(orders, order).await.map(|()| Reply::Done)
 }
 
 /// Finishes every operation that an earlier run left open, in the order they began.

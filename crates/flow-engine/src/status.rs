@@ -143,6 +143,35 @@ pub struct RefreshStatus {
     pub rows_deleted: u64,
 }
 
+/// Is one refresh in a table's history.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunStatus {
+    /// Is the run, as in `flow.run-id` and the lineage columns.
+    pub run_id: String,
+    /// Is `INCREMENTAL` or `FULL`.
+    pub mode: String,
+    /// Says why it ran, and why in this mode.
+    pub reason: String,
+    /// Maps each input to the snapshot that was read, as text.
+    pub frontier: BTreeMap<String, Option<String>>,
+    /// Is the position its content reflects.
+    pub data_lsn: Lsn,
+    /// Is when it began, UTC.
+    pub started_at: String,
+    /// Is how long it was expected to take, in milliseconds, from earlier runs; `None` without any.
+    pub predicted_ms: Option<u64>,
+    /// Is how long it took to compute, in milliseconds.
+    pub duration_ms: u64,
+    /// Counts the rows that changed in its inputs; `None` if it read them whole.
+    pub rows_changed: Option<u64>,
+    /// Counts the rows it read: of the lake, and entries of its state.
+    pub rows_read: u64,
+    /// Counts rows written.
+    pub rows_inserted: u64,
+    /// Counts rows deleted.
+    pub rows_deleted: u64,
+}
+
 /// Is one dynamic table's part of the status.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DynamicTableStatus {
@@ -164,6 +193,8 @@ pub struct DynamicTableStatus {
     pub blocked: Option<Blocked>,
     /// Names the parent that holds its other inputs at an older cut.
     pub held_by: Option<String>,
+    /// Is about how many bytes on disk the state takes that its incremental refreshes keep.
+    pub state_bytes: u64,
 }
 
 /// Is a problem of a transformation that belongs to no table.

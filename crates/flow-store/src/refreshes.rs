@@ -41,8 +41,14 @@ pub struct RefreshRun {
     pub reason: String,
     /// Is when it began, in microseconds since 1970.
     pub started_us: i64,
+    /// Is how long it was expected to take, in milliseconds; `None` without earlier runs to go by.
+    #[serde(default)]
+    pub predicted_ms: Option<u64>,
     /// Is how long it took, in milliseconds.
     pub duration_ms: u64,
+    /// Counts the rows that changed in its inputs; `None` if it read them whole.
+    #[serde(default)]
+    pub rows_changed: Option<u64>,
     /// Counts the rows it read.
     pub rows_read: u64,
     /// Counts the rows it inserted.

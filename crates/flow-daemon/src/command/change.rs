@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use flow_engine::{Command, Engine, Reply};
+use flow_engine::{Command, Engine, Reply, Verification};
 
 use super::context;
-use crate::control::protocol::Refreshed;
+use super::query::cell;
+use crate::control::protocol::{Refreshed, Verified};
 use crate::control::{Request, Response, client};
 use crate::exit::Failure;
 use crate::{runtime, wire};
@@ -20,14 +21,32 @@ pub(super) fn carry_out(file: &Path, request: &Request, command: Command) -> Res
         }
         let options = wire::engine_options(&context::config(file)?)?;
         let (mut engine, _handle) = Engine::open(options, context::clock()).await?;
-        Ok(response(engine.execute(command).await?))
+        response(engine.execute(command).await?)
     })
 }
 
 /// Turns the engine's reply into the control socket's words.
-pub(super) fn response(reply: Reply) -> Response {
-    match reply {
+pub(super) fn response(reply: Reply) -> Result<Response, Failure> {
+    Ok(match reply {
         Reply::Done => Response::Done,
+        Reply::History(runs) => Response::History { runs },
+        Reply::Verified(verification) => {
+            let Verification {
+                name,
+                data_lsn,
+                missing,
+                unexpected,
+            } = verification.as_ref();
+            Response::Verified(Verified {
+                name: name.to_string(),
+                data_lsn: data_lsn.to_string(),
+                equal: verification.equal(),
+                missing: missing.count,
+                unexpected: unexpected.count,
+                missing_rows: cell::json_rows(&missing.rows)?,
+                unexpected_rows: cell::json_rows(&unexpected.rows)?,
+            })
+        }
         Reply::Refreshed(tables) => {
             let named = tables.into_iter().map(|(name, run)| Refreshed {
                 name: name.to_string(),
@@ -37,7 +56,7 @@ pub(super) fn response(reply: Reply) -> Response {
                 tables: named.collect(),
             }
         }
-    }
+    })
 }
 
 /// Writes what was refreshed, one table a line.

@@ -1,7 +1,7 @@
-//! `history NAME`: the refreshes of a dynamic table that wrote something, newest first.
+//! `history NAME`: the refreshes of a dynamic table, newest first.
 //!
-//! They are read from the retained snapshots' summaries, so that history and data cannot differ. A
-//! refresh that changed nothing writes no snapshot; `status` shows the last one.
+//! A running service tells all that its store keeps. Of a stopped one, those are shown that wrote
+//! something, from the retained snapshots' summaries.
 
 use std::path::Path;
 
@@ -10,9 +10,12 @@ use flow_core::lake::{SnapshotInfo, SnapshotReader};
 use flow_lake::{Lake, LakeOptions};
 use serde_json::{Map, Value};
 
+use flow_engine::status::RunStatus;
+
 use super::{context, names};
 use crate::cli::History;
 use crate::config::Config;
+use crate::control::{Request, Response, client};
 use crate::exit::{Exit, Failure};
 use crate::{output, runtime};
 
@@ -20,13 +23,38 @@ pub(super) fn run(file: &Path, history: &History) -> Result<Exit, Failure> {
     context::quiet_log()?;
     let config = context::local_config(file)?;
     let name = names::dynamic_table(&history.name)?;
-    let snapshots = runtime::block_on(snapshots(&config, &name))?;
-    let runs: Vec<Map<String, Value>> = snapshots.iter().rev().filter_map(run_of).collect();
+    let request = Request::History {
+        name: history.name.clone(),
+    };
+    let runs = runtime::block_on(async {
+        match client::ask(&config.state_dir, &request).await? {
+            Some(response) => told(response),
+            None => Ok(snapshots(&config, &name)
+                .await?
+                .iter()
+                .rev()
+                .filter_map(run_of)
+                .collect()),
+        }
+    })?;
     match history.json {
         true => output::json(&runs)?,
         false => output::result(&describe(&runs))?,
     }
     Ok(Exit::Done)
+}
+
+/// Takes what the service told, each refresh as an object.
+fn told(response: Response) -> Result<Vec<Map<String, Value>>, Failure> {
+    let unexpected = || Failure::new(Exit::Failure, "the service gave another answer than was asked for");
+    let Response::History { runs } = response else {
+        return Err(unexpected());
+    };
+    let object = |run: RunStatus| match serde_json::to_value(run) {
+        Ok(Value::Object(object)) => Ok(object),
+        _ => Err(unexpected()),
+    };
+    runs.into_iter().map(object).collect()
 }
 
 async fn snapshots(config: &Config, name: &TableName) -> Result<Vec<SnapshotInfo>, Failure> {
@@ -55,7 +83,7 @@ fn run_of(snapshot: &SnapshotInfo) -> Option<Map<String, Value>> {
         ("mode", "flow.refresh-mode"),
         ("reason", "flow.refresh-reason"),
         ("data_lsn", "flow.data-lsn"),
-        ("committed_at", "flow.commit-time"),
+        ("started_at", "flow.commit-time"),
     ] {
         run.insert(key.into(), get(property).into());
     }
@@ -68,14 +96,18 @@ fn run_of(snapshot: &SnapshotInfo) -> Option<Map<String, Value>> {
         "rows_deleted".into(),
         (count("added-position-deletes") + count("deleted-records")).into(),
     );
+    run.insert("duration_ms".into(), count("flow.refresh-ms").into());
+    run.insert("rows_read".into(), count("flow.rows-read").into());
     Some(run)
 }
 
 fn describe(runs: &[Map<String, Value>]) -> String {
     let mut rows = vec![
-        ["COMMITTED", "MODE", "DATA", "INSERTED", "DELETED", "RUN", "REASON"]
-            .map(String::from)
-            .to_vec(),
+        [
+            "STARTED", "MODE", "DATA", "MS", "READ", "INSERTED", "DELETED", "RUN", "REASON",
+        ]
+        .map(String::from)
+        .to_vec(),
     ];
     for run in runs {
         let cell = |key: &str| match run.get(key) {
@@ -84,9 +116,11 @@ fn describe(runs: &[Map<String, Value>]) -> String {
             None => String::new(),
         };
         let keys = [
-            "committed_at",
+            "started_at",
             "mode",
             "data_lsn",
+            "duration_ms",
+            "rows_read",
             "rows_inserted",
             "rows_deleted",
             "run_id",

@@ -1,6 +1,6 @@
 //! `query "SQL"`: read-only SQL over the catalog's tables, all at one cut.
 
-mod cell;
+pub(super) mod cell;
 
 use std::path::Path;
 

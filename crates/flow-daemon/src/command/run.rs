@@ -114,9 +114,15 @@ impl Service {
             Request::Resume { name } => Command::Resume {
                 name: names::dynamic_table(&name)?,
             },
+            Request::Verify { name } => Command::Verify {
+                name: names::dynamic_table(&name)?,
+            },
+            Request::History { name } => Command::History {
+                name: names::dynamic_table(&name)?,
+            },
             Request::Reload => Command::Reload(Box::new(self.reloaded()?)),
         };
-        Ok(change::response(self.handle.command(command).await?))
+        change::response(self.handle.command(command).await?)
     }
 
     /// Reads the configuration again, and refuses what a running service cannot follow.

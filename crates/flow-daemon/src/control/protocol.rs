@@ -1,8 +1,9 @@
 //! Requests and responses of the control socket.
 
 use flow_engine::Status;
-use flow_engine::status::RefreshStatus;
+use flow_engine::status::{RefreshStatus, RunStatus};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::exit::{Exit, Failure};
 
@@ -32,6 +33,16 @@ pub enum Request {
         /// The table.
         name: String,
     },
+    /// Recomputes a dynamic table at the cut it reflects and compares.
+    Verify {
+        /// The table.
+        name: String,
+    },
+    /// Asks for a dynamic table's refreshes, newest first.
+    History {
+        /// The table.
+        name: String,
+    },
     /// Reads the configuration again.
     Reload,
 }
@@ -44,6 +55,25 @@ pub struct Refreshed {
     /// What its refresh did.
     #[serde(flatten)]
     pub run: RefreshStatus,
+}
+
+/// Is a dynamic table compared with its recomputation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verified {
+    /// The table.
+    pub name: String,
+    /// The position at which it was recomputed.
+    pub data_lsn: String,
+    /// Says whether the table is what its query gives.
+    pub equal: bool,
+    /// Counts rows that the query gives and the table lacks.
+    pub missing: u64,
+    /// Counts rows that the table has and the query does not give.
+    pub unexpected: u64,
+    /// Holds the first missing rows.
+    pub missing_rows: Vec<Map<String, Value>>,
+    /// Holds the first unexpected rows.
+    pub unexpected_rows: Vec<Map<String, Value>>,
 }
 
 /// Is the service's answer.
@@ -61,6 +91,13 @@ pub enum Response {
     Refreshed {
         /// The tables in order.
         tables: Vec<Refreshed>,
+    },
+    /// Is what a comparison found.
+    Verified(Verified),
+    /// Holds a dynamic table's refreshes.
+    History {
+        /// The refreshes, newest first.
+        runs: Vec<RunStatus>,
     },
     /// It could not be done.
     Failed {

@@ -2,10 +2,31 @@
 
 use flow_core::{Remedial, Remedy, TableName};
 
-use super::{Dynamic, Order, Refresher, run_status};
+use flow_core::clock::iso_utc;
+use flow_store::RefreshRun;
+
+use super::{Dynamic, Order, Refresher, frontier_text, run_status};
 use crate::error::EngineError;
 use crate::inputs::{Moment, Sight};
-use crate::status::{DynamicTableState, RefreshStatus};
+use crate::status::{DynamicTableState, RefreshStatus, RunStatus};
+use crate::verify::{Verification, verify};
+
+fn history_entry(run: RefreshRun) -> RunStatus {
+    RunStatus {
+        frontier: frontier_text(&run.frontier),
+        started_at: iso_utc(run.started_us),
+        run_id: run.run_id,
+        mode: run.mode,
+        reason: run.reason,
+        data_lsn: run.data_lsn,
+        predicted_ms: run.predicted_ms,
+        duration_ms: run.duration_ms,
+        rows_changed: run.rows_changed,
+        rows_read: run.rows_read,
+        rows_inserted: run.rows_inserted,
+        rows_deleted: run.rows_deleted,
+    }
+}
 
 impl Refresher {
     /// Carries an order out and answers it. Who is answered finds it in the status.
@@ -25,6 +46,12 @@ impl Refresher {
                 let outcome = self.suspend(&name, suspended).await;
                 self.shared.board.post();
                 let _ = answer.send(outcome);
+            }
+            Order::Verify { name, answer } => {
+                let _ = answer.send(self.verify(&name).await);
+            }
+            Order::History { name, answer } => {
+                let _ = answer.send(self.history(&name));
             }
             Order::Replan(plan) => self.take_plan(*plan)?,
         }
@@ -125,6 +152,30 @@ impl Refresher {
         table.record = Some(record);
         self.note();
         Ok(())
+    }
+
+    /// Compares a table with its recomputation, after a refresh of it that is under way.
+    async fn verify(&mut self, name: &TableName) -> Result<Verification, EngineError> {
+        let index = self.index(name)?;
+        while self.busy.contains(name) {
+            if let Some(ended) = self.running.join_next().await {
+                self.ended(ended)?;
+            }
+        }
+        let table = &self.tables[index];
+        let (shared, planned, record) = (self.shared.clone(), table.planned.clone(), table.record.clone());
+        let work = async move { verify(&shared, &planned, record.as_ref()).await };
+        let found = self.shared.compute.handle().spawn(work).await;
+        found.unwrap_or_else(|error| Err(EngineError::Invariant(format!("a comparison ended: {error}"))))
+    }
+
+    /// Gives a table's refreshes, newest first.
+    fn history(&self, name: &TableName) -> Result<Vec<RunStatus>, EngineError> {
+        let runs = self.shared.store.refreshes().history(&name.to_string())?;
+        if runs.is_empty() {
+            self.index(name)?;
+        }
+        Ok(runs.into_iter().map(history_entry).collect())
     }
 
     fn index(&self, name: &TableName) -> Result<usize, EngineError> {

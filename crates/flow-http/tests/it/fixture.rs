@@ -83,6 +83,7 @@ pub(crate) fn full_status() -> Status {
             }),
             blocked: Some(blocked),
             held_by: Some("silver.x".into()),
+            state_bytes: 4096,
         }],
         problems: vec![ProblemStatus {
             code: "F0401".into(),

@@ -15,6 +15,8 @@ pub(crate) fn run(n: u64) -> RefreshRun {
         mode: "FULL".into(),
         reason: "first refresh".into(),
         started_us: n as i64,
+        predicted_ms: None,
+        rows_changed: Some(n),
         duration_ms: 7,
         rows_read: 100,
         rows_inserted: 10,

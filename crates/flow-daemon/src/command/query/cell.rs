@@ -5,19 +5,30 @@ use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{ArrowError, DataType};
-use serde_json::{Number, Value};
+use serde_json::{Map, Number, Value};
 
 use crate::exit::{Exit, Failure};
 
 /// Writes each row's cells as text; `None` is NULL.
-pub(super) fn texts(batch: &RecordBatch) -> Result<Vec<Vec<Option<String>>>, Failure> {
+pub(in crate::command) fn texts(batch: &RecordBatch) -> Result<Vec<Vec<Option<String>>>, Failure> {
     rows(batch, text)
 }
 
 /// Writes each row's cells as JSON. Integers, finite floats and booleans are JSON's own; decimals
 /// and everything else are text, since JSON's numbers do not hold them exactly.
-pub(super) fn json_values(batch: &RecordBatch) -> Result<Vec<Vec<Value>>, Failure> {
+pub(in crate::command) fn json_values(batch: &RecordBatch) -> Result<Vec<Vec<Value>>, Failure> {
     rows(batch, json)
+}
+
+/// Writes rows as JSON objects, in the forms of [`json_values`].
+pub(in crate::command) fn json_rows(batches: &[RecordBatch]) -> Result<Vec<Map<String, Value>>, Failure> {
+    let mut rows = Vec::new();
+    for batch in batches {
+        let schema = batch.schema();
+        let names = || schema.fields().iter().map(|field| field.name().clone());
+        rows.extend(json_values(batch)?.into_iter().map(|row| names().zip(row).collect()));
+    }
+    Ok(rows)
 }
 
 fn rows<T>(
