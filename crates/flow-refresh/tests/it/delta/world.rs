@@ -232,11 +232,6 @@ impl Kept {
     /// Goes one step, and compares with recompute and a fresh build.
     pub(crate) async fn step(&mut self, changes: &InputChanges, world: &World, what: &str) -> Result<u64, Not> {
         let expected = full(&self.table, world).await.map_err(Not::Computed)?;
-        if std::env::var("FLOW_DELTA_SEED").is_ok() {
-            for (name, rows) in &world.rows {
-                println!("{name}: {rows:?}");
-            }
-        }
         let delta = refresh_delta(&self.table, &self.plan, changes, &self.state, &context(1)).await;
         let delta = delta.unwrap_or_else(|error| panic!("{what}: {}", chain(&error)));
         assert!(
