@@ -226,6 +226,7 @@ fn cast_expression(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
 fn aggregate_expression(mut function: AggregateFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let result = Expr::AggregateFunction(function.clone()).get_type(schema)?;
     whole_mean(function.func.name(), &mut function.params.args, schema)?;
+    function.params.filter = function.params.filter.map(only_true);
     let distinct = function.params.distinct;
     if let [argument] = &mut function.params.args[..] {
         let argument_type = argument.get_type(schema)?;
@@ -238,6 +239,11 @@ fn aggregate_expression(mut function: AggregateFunction, schema: &DFSchema) -> R
         }
     }
     Ok(Transformed::yes(Expr::AggregateFunction(function)))
+}
+
+/// Makes a FILTER's NULL false: the engine's COUNT takes the bit under a NULL for its value.
+fn only_true(filter: Box<Expr>) -> Box<Expr> {
+    Box::new(Expr::IsTrue(filter))
 }
 
 /// Says whether rows leave a frame as it goes on.
@@ -261,6 +267,7 @@ fn whole_mean(name: &str, arguments: &mut [Expr], schema: &DFSchema) -> Result<(
 fn window_expression(mut window: WindowFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let result = Expr::WindowFunction(Box::new(window.clone())).get_type(schema)?;
     whole_mean(window.fun.name(), &mut window.params.args, schema)?;
+    window.params.filter = window.params.filter.map(only_true);
     let moving = moves(&window.params.window_frame);
     if let (WindowFunctionDefinition::AggregateUDF(function), [argument]) = (&window.fun, &window.params.args[..]) {
         let argument = argument.get_type(schema)?;

@@ -43,7 +43,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::LogicalPlan;
@@ -55,9 +55,16 @@ use flow_core::state::{StateDelta, StateReader};
 use access::Access;
 pub(crate) use faults::{DamagedState, NegativeWeight};
 
+use sha2::{Digest, Sha256};
+
 use crate::determinism::Finding;
 use crate::output::cast_columns;
 use crate::source::conform;
+
+type Result<T, E = DataFusionError> = std::result::Result<T, E>;
+
+/// Counts the ways in which operators have laid their state out.
+const LAYOUT_VERSION: u32 = 1;
 
 /// Is an operator over changes.
 #[derive(Debug)]
@@ -109,6 +116,7 @@ pub struct DeltaPlan {
     inputs: Vec<DeltaInput>,
     feeds: Vec<Feed>,
     notes: Vec<String>,
+    layout: String,
     output: SchemaRef,
 }
 
@@ -133,11 +141,19 @@ impl DeltaPlan {
         state: &SessionState,
         plan: &LogicalPlan,
         output: SchemaRef,
-    ) -> Result<Result<DeltaPlan, Vec<Finding>>> {
-        let plan = rules::run(plan.clone(), state)?;
+    ) -> Result<DeltaPlan, Vec<Finding>> {
         let mut lowering = lower::Lowering::new(state);
-        let Some(root) = lowering.lower(&plan).await? else {
-            return Ok(Err(lowering.findings));
+        let lowered = match rules::run(plan.clone(), state) {
+            Ok(plan) => lowering.lower(&plan).await.map(|root| (root, plan)),
+            Err(error) => Err(error),
+        };
+        let (root, plan) = match lowered {
+            Ok((Some(root), plan)) => (root, plan),
+            Ok((None, _)) => return Err(lowering.findings),
+            Err(error) => {
+                tracing::debug!(%error, "a plan cannot be computed over changes");
+                return Err(vec![Finding::new("UNSUPPORTED_OPERATOR", &[], "SELECT")]);
+            }
         };
         let inputs = lowering.inputs.into_iter().map(|(name, columns)| DeltaInput {
             name,
@@ -145,19 +161,26 @@ impl DeltaPlan {
         });
         lowering.notes.sort_unstable();
         lowering.notes.dedup();
-        Ok(Ok(DeltaPlan {
+        let text = format!("{LAYOUT_VERSION}\n{}\n{output:?}", plan.display_indent_schema());
+        Ok(DeltaPlan {
+            layout: format!("{:x}", Sha256::digest(text)),
             nodes: lowering.nodes,
             root,
             inputs: inputs.collect(),
             feeds: lowering.feeds,
             notes: lowering.notes,
             output,
-        }))
+        })
     }
 
     /// Names the tables and columns whose changes are read.
     pub fn inputs(&self) -> &[DeltaInput] {
         &self.inputs
+    }
+
+    /// Tells layouts of state apart: state that was made under another one must be built again.
+    pub fn layout(&self) -> &str {
+        &self.layout
     }
 
     /// Says what costs more than what changed.

@@ -276,9 +276,7 @@ async fn plan_one(
         .await
         .map_err(|error| failed(&error))?;
 
-    let delta = delta(parsed, &state, &compiled.plan, columns.clone())
-        .await
-        .map_err(|error| failed(&error))?;
+    let delta = delta(parsed, &state, &compiled.plan, columns.clone()).await;
     let (mode, reasons) = choose_mode(definition, &delta)?;
 
     let inputs: Vec<TableName> = parsed
@@ -310,12 +308,12 @@ async fn delta(
     state: &SessionState,
     plan: &LogicalPlan,
     columns: Vec<(String, ColumnType)>,
-) -> datafusion::common::Result<Result<Arc<DeltaPlan>, Vec<Reason>>> {
+) -> Result<Arc<DeltaPlan>, Vec<Reason>> {
     let count = columns.len();
     let arrow = flow_core::arrow::arrow_schema(&table_schema(columns));
     let user = Arc::new(Schema::new(arrow.fields()[..count].to_vec()));
-    let delta = DeltaPlan::compile(state, plan, user).await?;
-    Ok(delta.map(Arc::new).map_err(|findings| {
+    let delta = DeltaPlan::compile(state, plan, user).await;
+    delta.map(Arc::new).map_err(|findings| {
         let placed = findings.into_iter().map(|finding| {
             let place = compile::place(&finding, &parsed.tokens);
             let at = parsed
@@ -330,7 +328,7 @@ async fn delta(
             }
         });
         placed.collect()
-    }))
+    })
 }
 
 /// Says how a table is refreshed and why; refuses what was asked for and cannot be.

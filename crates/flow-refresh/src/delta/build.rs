@@ -5,6 +5,7 @@
 //! are folded in memory. Where they do not fit, they are folded in shares, by a hash of their key: a
 //! share that is too large is cut in two, and its plan is run once for each half. So a build never
 //! spills, and takes as many passes over an aggregate's input as its groups are larger than memory.
+//! Only the different values of DISTINCT in one group must fit. Values of MIN and MAX are not held.
 
 use std::sync::Arc;
 
@@ -107,39 +108,54 @@ impl Source<'_> {
         let reservation = MemoryConsumer::new("groups").register(pool);
         let mut open = vec![Share { bits: 0, share: 0 }];
         while let Some(share) = open.pop() {
-            match self.fold_share(aggregate, plan, share, &reservation).await {
-                Ok(gathered) => aggregate.fill(gathered, builder)?,
-                Err(error) if share.bits < CUTS_MAX && is_memory(&error) => {
+            match self.fold_share(aggregate, plan, share, builder, &reservation).await? {
+                Some(gathered) => aggregate.fill(gathered, builder)?,
+                None => {
                     let bits = share.bits + 1;
                     let other = share.share | 1 << share.bits;
                     open.push(Share { bits, share: other });
                     open.push(Share { bits, ..share });
                 }
-                Err(error) => return Err(error),
             }
             reservation.free();
         }
         Ok(())
     }
 
+    /// Folds one share; `None` if it does not fit and can be cut.
     async fn fold_share(
         &self,
         aggregate: &Aggregate,
         plan: &LogicalPlan,
         share: Share,
+        builder: &mut dyn StateBuilder,
         reservation: &MemoryReservation,
-    ) -> Result<Gathered> {
-        let mut gathered = Gathered::default();
-        let share = (share.bits > 0).then_some(share);
+    ) -> Result<Option<Gathered>> {
+        // Values are written once, however many passes their groups take.
+        let firsts = share.bits == 0 && aggregate.has_firsts();
+        let mut gathered = Some(Gathered::without_firsts());
+        let chosen = (share.bits > 0).then_some(share);
         let mut batches = self.run(plan).await?;
         while let Some(batch) = batches.next().await {
-            aggregate.gather(&ChangeBatch::of(batch?, 1), share, &mut gathered)?;
-            reservation.try_resize(gathered.bytes)?;
+            let batch = batch?;
+            if firsts {
+                aggregate.fill_firsts(&batch, builder)?;
+            }
+            if let Some(groups) = &mut gathered {
+                aggregate.gather(&ChangeBatch::of(batch, 1), chosen, groups)?;
+                match reservation.try_resize(groups.bytes) {
+                    Ok(()) => {}
+                    Err(_) if share.bits < CUTS_MAX && groups.len() > 1 => {
+                        reservation.free();
+                        gathered = None;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            if gathered.is_none() && !firsts {
+                break;
+            }
         }
         Ok(gathered)
     }
-}
-
-fn is_memory(error: &DataFusionError) -> bool {
-    matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
 }

@@ -10,9 +10,10 @@ use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, new_null_array};
 use arrow_schema::DataType;
 use datafusion::common::{Result, ScalarValue};
 use flow_core::changes::ChangeBatch;
+use flow_core::state::StateBuilder;
 
 use super::super::arrangement::evaluate;
-use super::super::faults::{damaged, too_many};
+use super::super::faults::{damaged, store, too_many};
 use super::super::linear::passes;
 use super::cells::{Cell, Group};
 use super::{Aggregate, Function, Kind};
@@ -31,6 +32,8 @@ pub(in super::super) struct Gathered {
     pub(super) values: Vec<HashMap<Vec<u8>, (usize, i64)>>,
     /// Counts the bytes held.
     pub(in super::super) bytes: usize,
+    /// Says that the values of MIN and MAX are kept elsewhere: only the first one is noted.
+    building: bool,
 }
 
 /// Chooses groups by their hash: those whose hash ends in `share`, of 2^`bits` shares.
@@ -48,6 +51,19 @@ impl Share {
 }
 
 impl Gathered {
+    /// Is nothing yet, and will not hold the values of MIN and MAX.
+    pub(in super::super) fn without_firsts() -> Gathered {
+        Gathered {
+            building: true,
+            ..Gathered::default()
+        }
+    }
+
+    /// Counts the groups.
+    pub(in super::super) fn len(&self) -> usize {
+        self.groups.len()
+    }
+
     /// Finds a group, or makes it.
     pub(super) fn group(&mut self, aggregate: &Aggregate, key: &[u8]) -> usize {
         if let Some(place) = self.places.get(key) {
@@ -167,6 +183,17 @@ impl Aggregate {
                     }
                 }
             }
+            Kind::First if gathered.building => {
+                let bytes = function.values.encode(std::slice::from_ref(inputs.first()?))?;
+                for row in 0..weights.len() {
+                    if let Some(place) = counts(row)
+                        && let Cell::First(first) = &mut gathered.groups[place].1.cells[at]
+                        && first.as_deref().is_none_or(|first| bytes.row(row) < first)
+                    {
+                        *first = Some(bytes.row(row).to_vec());
+                    }
+                }
+            }
             Kind::First | Kind::CountDistinct | Kind::ExactDistinct(_) => {
                 let bytes = function.values.encode(std::slice::from_ref(inputs.first()?))?;
                 for (row, weight) in weights.iter().enumerate() {
@@ -181,6 +208,36 @@ impl Aggregate {
                             gathered.bytes += length + ENTRY_OVERHEAD_BYTES;
                         }
                     }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says whether values of MIN or MAX are kept.
+    pub(in super::super) fn has_firsts(&self) -> bool {
+        self.functions
+            .iter()
+            .any(|function| matches!(function.kind, Kind::First))
+    }
+
+    /// Writes the values of MIN and MAX of whole rows.
+    pub(in super::super) fn fill_firsts(&self, rows: &RecordBatch, builder: &mut dyn StateBuilder) -> Result<()> {
+        let keys = evaluate(&self.keys, rows)?;
+        let mut encoded = Vec::new();
+        for (at, function) in self.functions.iter().enumerate() {
+            if let Kind::First = function.kind {
+                let inputs = function.inputs(rows)?;
+                let values = function.values.encode(std::slice::from_ref(inputs.first()?))?;
+                encoded.push((at, inputs, values));
+            }
+        }
+        for key in self.keys_of_sets(keys, rows.num_rows())? {
+            let key = self.key.encode(&key)?;
+            for (at, inputs, values) in &encoded {
+                for row in (0..rows.num_rows()).filter(|row| inputs.counts(*row)) {
+                    let entry = self.value_key(*at, key.row(row), values.row(row));
+                    builder.add(&entry, 1).map_err(store)?;
                 }
             }
         }

@@ -220,15 +220,7 @@ impl Aggregate {
                     new,
                 });
             }
-            if let Kind::First = self.functions[at].kind {
-                for value in weighed {
-                    let Touched { key, new, .. } = &mut touched[value.group];
-                    let bytes = value.entry[3 + key.len()..].to_vec();
-                    if let Cell::First(first) = &mut new.cells[at] {
-                        *first = Some(first.take().map_or(bytes.clone(), |least| least.min(bytes)));
-                    }
-                }
-            } else if !weighed.is_empty() {
+            if !weighed.is_empty() {
                 self.distinct(at, &weighed, &mut touched)?;
             }
         }
