@@ -1,5 +1,6 @@
 """Dynamic tables over three levels equal PostgreSQL running the same SQL, also when killed between any two steps."""
 import json
+import pathlib
 import random
 import time
 
@@ -370,3 +371,33 @@ def test_dynamic_tables_under_random_load(database, make_flow, read, rng):
     first = "SELECT label, count(*) AS n, sum(n) AS total FROM item GROUP BY label"
     oracle.check_query(flow, "silver.item_label", first, readers)
     oracle.check_query(flow, "gold.labels", f"SELECT count(*) AS labels, sum(n)::bigint AS items FROM ({first}) x", readers)
+
+
+def test_verify_and_history(database, make_flow, read, rng):
+    flow = prepare(database, make_flow)
+    flow.start().wait_ready()
+    check(flow, read(flow))
+    change(database, rng, 10)
+    # A change that the first level filters away leaves a refresh without a row.
+    database.execute("INSERT INTO purchase VALUES (5000, 1, 1.00, 0, 1.0, '2024-01-01')")
+    check(flow, read(flow))
+    for name in TABLES:
+        flow.run("verify", name).expect(0, "equals its query")
+    runs = flow.run("history", "silver.priced", "--json").expect(0).json()
+    assert runs[-1]["mode"] == "FULL" and "FIRST_REFRESH" in runs[-1]["reason"], runs
+    assert {run["mode"] for run in runs[:-1]} == {"INCREMENTAL"}, runs
+    assert runs[0]["rows_changed"] >= 1 and runs[0]["rows_inserted"] == 0, runs[0]
+    flow.run("verify", "gold.nothing").expect(78, "gold.nothing")
+    flow.stop()
+    assert flow.run("history", "silver.priced", "--json").expect(0).json()[-1]["mode"] == "FULL"
+    # The newest snapshot's content is exchanged for an older one's, behind everybody's back.
+    path = pathlib.Path(pointers(flow.catalog, ["silver.priced"])[0]["silver.priced"].removeprefix("file://"))
+    metadata = json.loads(path.read_text())
+    lists = {s["snapshot-id"]: s["manifest-list"] for s in metadata["snapshots"]}
+    newest = next(s for s in metadata["snapshots"] if s["snapshot-id"] == metadata["current-snapshot-id"])
+    newest["manifest-list"] = lists[newest["parent-snapshot-id"]]
+    path.write_text(json.dumps(metadata))
+    found = flow.run("verify", "silver.priced", "--json").expect(4).json()
+    assert not found["equal"] and found["missing"] + found["unexpected"] > 0, found
+    assert found["missing_rows"] + found["unexpected_rows"], found
+    flow.run("verify", "silver.priced").expect(4, "differs from its query")

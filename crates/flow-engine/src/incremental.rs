@@ -57,28 +57,33 @@ pub(crate) struct Change {
     pub(crate) predicted_ms: Option<u64>,
 }
 
-/// Is what refreshes of a table took, as far as its history tells.
+/// Is what refreshes of a table took, as far as they tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Costs {
     /// Is how long the newest full refresh took, in milliseconds.
     pub(crate) full_ms: Option<u64>,
     /// Is what a changed row took in the newest incremental refresh that was large enough to tell, in
     /// microseconds.
-    row_us: Option<u64>,
+    pub(crate) row_us: Option<u64>,
 }
 
 impl Costs {
-    /// Reads a history, newest first.
-    pub(crate) fn of(runs: &[RefreshRun]) -> Costs {
-        let full = runs.iter().find(|run| run.mode == Mode::Full.as_str());
-        let mut rates = runs.iter().filter_map(|run| match run.rows_changed {
-            Some(rows @ RATED_ROWS_MIN..) => Some(run.duration_ms * 1000 / rows),
-            _ => None,
-        });
+    /// Reads what a record tells.
+    pub(crate) fn of(record: Option<&RefreshRecord>) -> Costs {
         Costs {
-            full_ms: full.map(|run| run.duration_ms),
-            row_us: rates.next(),
+            full_ms: record.and_then(|record| record.full_ms),
+            row_us: record.and_then(|record| record.row_us),
         }
+    }
+
+    /// Takes what one more refresh tells.
+    pub(crate) fn after(mut self, run: &RefreshRun) -> Costs {
+        match run.rows_changed {
+            None => self.full_ms = Some(run.duration_ms),
+            Some(rows @ RATED_ROWS_MIN..) => self.row_us = Some(run.duration_ms * 1000 / rows),
+            Some(_) => {}
+        }
+        self
     }
 
     /// Is how long following so many changed rows would take, in milliseconds.

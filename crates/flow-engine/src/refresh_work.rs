@@ -97,7 +97,10 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Re
         frontier: request.frontier.clone(),
         data_lsn: request.data_lsn,
     };
+    let costs = Costs::of(request.record.as_ref()).after(&run);
     let record = RefreshRecord {
+        full_ms: costs.full_ms,
+        row_us: costs.row_us,
         uuid: table.uuid(),
         query_hash: planned.query_hash.clone(),
         frontier: request.frontier.clone(),
@@ -146,8 +149,7 @@ async fn compute(
     table: &Table,
     context: &RefreshContext,
 ) -> Result<(Output, Option<incremental::Full>), EngineError> {
-    let runs = shared.store.refreshes().history(&request.planned.name.to_string())?;
-    let costs = Costs::of(&runs);
+    let costs = Costs::of(request.record.as_ref());
     match incremental::change(shared, request, table, &costs, context).await? {
         Ok(change) => Ok((Output::of_change(change), None)),
         Err(full) => {
@@ -580,6 +582,8 @@ pub(crate) fn empty_record(planned: &PlannedTable) -> RefreshRecord {
         suspended: false,
         blocked: None,
         snapshot_id: None,
+        full_ms: None,
+        row_us: None,
         state: None,
     }
 }

@@ -82,6 +82,13 @@ pub struct RefreshRecord {
     pub blocked: Option<RefreshBlocked>,
     /// Is the snapshot this program wrote last.
     pub snapshot_id: Option<i64>,
+    /// Is how long its newest full refresh took, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_ms: Option<u64>,
+    /// Is what a changed row took in its newest incremental refresh large enough to tell, in
+    /// microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row_us: Option<u64>,
     /// Is the state its operators keep; `None` if there is none that is whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<StateStamp>,

@@ -175,7 +175,7 @@ impl Refresher {
         if runs.is_empty() {
             self.index(name)?;
         }
-        Ok(runs.into_iter().map(history_entry).collect())
+        Ok(runs.into_iter().rev().map(history_entry).collect())
     }
 
     fn index(&self, name: &TableName) -> Result<usize, EngineError> {

@@ -54,6 +54,8 @@ pub(crate) fn refresh(n: u64) -> RefreshRecord {
             query_hash: "def".into(),
         }),
         snapshot_id: Some(-1),
+        full_ms: Some(40),
+        row_us: None,
         state: n.is_multiple_of(2).then(|| stamp(n)),
     }
 }
