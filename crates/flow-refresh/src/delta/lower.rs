@@ -1,6 +1,19 @@
 //! From a plan to operators over changes, or to the reasons why there are none.
 //!
 //! Parts of a plan that are equal become one operator: a CTE that is read twice changes once.
+//!
+//! | code | what is computed in full |
+//! |---|---|
+//! | `WINDOW_WITHOUT_PARTITION` | a window function over all rows |
+//! | `AGGREGATE_WITHOUT_GROUP` | an aggregate that takes no rows back, over all rows |
+//! | `AGGREGATE_IN_GROUPING_SETS` | such an aggregate in GROUPING SETS, ROLLUP or CUBE |
+//! | `TOO_MANY_AGGREGATES`, `TOO_MANY_GROUPING_SETS` | a GROUP BY beyond what state keys can number |
+//! | `LIMIT_WITHOUT_ORDER` | a LIMIT whose order stands elsewhere than right under it |
+//! | `OFFSET_WITHOUT_LIMIT` | all rows but the first |
+//! | `NOT_IN_SHAPE` | a NOT IN that did not become a join by one key |
+//! | `JOIN_KEY_TYPES` | a join whose keys have different types |
+//! | `DISTINCT_ON`, `UNNEST`, `UNSUPPORTED_OPERATOR` | operators that are not made here |
+//! | `UNSUPPORTED_EXPRESSION` | an expression the engine cannot compute over rows alone |
 
 mod aggregates;
 mod joins;

@@ -144,19 +144,24 @@ impl Lowering<'_> {
             (None, "count", true) if arguments.len() == 1 => (Kind::CountDistinct, Some(descending(false))),
             _ => return Ok(None),
         };
-        let values = match order {
-            None => Vec::new(),
-            Some(options) => {
-                let value = arguments[0].data_type(below.as_arrow())?;
-                vec![SortField::new_with_options(value, options)]
-            }
+        let argument = arguments.first().map(|argument| argument.data_type(below.as_arrow()));
+        let argument = argument.transpose()?;
+        let other_type = match kind {
+            Kind::First => argument.as_ref() != Some(result),
+            Kind::Logical { .. } => argument != Some(DataType::Boolean),
+            _ => false,
         };
+        if other_type {
+            return Ok(None);
+        }
+        let values = order.zip(argument);
+        let values = values.map(|(options, value)| SortField::new_with_options(value, options));
         let filter = params.filter.as_ref().map(|filter| self.expression(filter, below));
         Ok(Some(Function {
             kind,
             arguments,
             filter: filter.transpose()?,
-            values: RowCodec::new(values)?,
+            values: RowCodec::new(values.into_iter().collect())?,
             result: result.clone(),
         }))
     }
