@@ -123,7 +123,7 @@ pub(crate) async fn change(
         Ok(changes) => changes,
         Err(full) => return Ok(Err(full)),
     };
-    let usable = |stamp: &&StateStamp| stamp.query_hash == planned.query_hash && stamp.frontier == record.frontier;
+    let usable = |stamp: &&StateStamp| stamp.layout == plan.layout() && stamp.frontier == record.frontier;
     let stamp = match record.state.as_ref().filter(usable) {
         Some(stamp) => stamp.clone(),
         None => {
@@ -306,7 +306,7 @@ pub(crate) async fn build(
     let stamp = StateStamp {
         id,
         frontier: record.frontier.clone(),
-        query_hash: planned.query_hash.clone(),
+        layout: plan.layout().to_owned(),
     };
     let mut stamped = record.clone();
     stamped.state = Some(stamp.clone());

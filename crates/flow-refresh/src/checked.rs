@@ -14,7 +14,9 @@ use arrow_array::{ArrayRef, StringArray};
 use arrow_schema::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
-use datafusion::logical_expr::expr::{AggregateFunction, Case, Cast, InList, ScalarFunction, WindowFunction};
+use datafusion::logical_expr::expr::{
+    AggregateFunction, Case, Cast, InList, InSubquery, ScalarFunction, WindowFunction,
+};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
@@ -99,6 +101,7 @@ fn expression(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 .collect::<Result<_>>()?,
             negated,
         }),
+        Expr::InSubquery(found) if is_float(&found.expr, schema)? => in_subquery(found, schema)?,
         Expr::ScalarFunction(function) => return scalar_function(function, schema),
         Expr::Case(case) => simple_case(case, schema)?,
         Expr::AggregateFunction(function) => return aggregate_expression(function, schema),
@@ -106,6 +109,17 @@ fn expression(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         other => return Ok(Transformed::no(other)),
     };
     Ok(Transformed::yes(expr))
+}
+
+/// Makes IN over a subquery find floats that PostgreSQL holds for equal.
+fn in_subquery(mut found: InSubquery, schema: &DFSchema) -> Result<Expr> {
+    *found.expr = comparable(std::mem::take(found.expr.as_mut()), schema)?;
+    let values = found.subquery.subquery.as_ref().clone();
+    let (relation, field) = values.schema().qualified_field(0);
+    let key = comparable(Expr::from((relation, field)), values.schema())?.alias(field.name());
+    let values = LogicalPlanBuilder::from(values.clone()).project([key])?.build()?;
+    found.subquery.subquery = std::sync::Arc::new(values);
+    Ok(Expr::InSubquery(found))
 }
 
 /// Replaces functions that round, compare or spell otherwise than PostgreSQL.

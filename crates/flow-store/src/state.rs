@@ -53,8 +53,8 @@ pub struct StateStamp {
     pub id: StateId,
     /// Is which input snapshots it reflects.
     pub frontier: Frontier,
-    /// Is the hash of the query whose operators keep it.
-    pub query_hash: String,
+    /// Names the operators that keep it and the form in which they do; others must build it anew.
+    pub layout: String,
 }
 
 /// Reads and fills the dynamic tables' state.

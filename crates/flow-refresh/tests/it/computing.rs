@@ -235,3 +235,13 @@ async fn sums_of_many_floats_are_the_true_sums() {
         expected
     );
 }
+
+#[tokio::test]
+async fn in_finds_floats_that_are_equal() {
+    let values: ArrayRef = Arc::new(Float64Array::from(vec![0.0, -0.0, 1.0]));
+    let lake = numbers(&[("x", values), ("n", longs(&[1, 2, 3]))]);
+    let counted = "SELECT count(*)::double precision AS c FROM bronze.v WHERE";
+    let zero = "(SELECT x FROM bronze.v WHERE n = 2)";
+    assert_eq!(number(&format!("{counted} x IN {zero}"), &lake).await, 2.0);
+    assert_eq!(number(&format!("{counted} x NOT IN {zero}"), &lake).await, 1.0);
+}

@@ -202,7 +202,7 @@ async fn cycles_duplicates_and_their_readers_stop_alone() {
         plan.dag_text()
     );
     let json = plan.to_json();
-    assert_eq!(json["tables"][1]["mode"], "FULL");
+    assert_eq!(json["tables"][1]["mode"], "INCREMENTAL");
     assert_eq!(json["tables"][1]["reasons"][0]["code"], "EVERY_OPERATOR");
     assert_eq!(json["tables"][1]["reasons"][0]["line"], 9);
 }

@@ -34,7 +34,7 @@ pub(crate) fn stamp(n: u64) -> StateStamp {
             generation: Generation(n as u32),
         },
         frontier: run(n).frontier,
-        query_hash: "abc".into(),
+        layout: "abc".into(),
     }
 }
 
