@@ -24,7 +24,7 @@ use futures::StreamExt;
 use crate::error::EngineError;
 use crate::output_index::{Filling, Located, locate};
 use crate::publish::blocking;
-use crate::refresh_work::Request;
+use crate::refresh_request::Request;
 use crate::shared::Shared;
 
 /// Is the part of the rows that are read, in percent, from which a change is computed in full: there

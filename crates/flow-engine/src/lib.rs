@@ -38,6 +38,7 @@ mod plans;
 mod publish;
 mod publisher;
 mod reads;
+mod refresh_request;
 mod refresh_work;
 mod refresher;
 mod resolve;

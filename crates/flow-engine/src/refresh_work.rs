@@ -13,9 +13,7 @@ use flow_core::lake::SnapshotReader;
 use flow_core::state::StateDelta;
 use flow_core::{Attempt, Epoch, Lsn, OperationId};
 use flow_lake::{Place, Progress, Table, WrittenFile};
-use flow_refresh::{
-    Mode, PlannedTable, RefreshContext, RefreshInput, RefreshOutput, RowDigest, refresh_full, schema_difference,
-};
+use flow_refresh::{Mode, PlannedTable, RefreshContext, RefreshOutput, RowDigest, refresh_full, schema_difference};
 use flow_store::{
     CompletionWrites, Kind, NewShare, OperationRecord, RefreshCompletion, RefreshRecord, RefreshRun, StateId,
     StateStamp,
@@ -28,26 +26,8 @@ use crate::failpoint;
 use crate::incremental::{self, Change, Costs};
 use crate::output_index::{self, FileNumber};
 use crate::publish::{Draft, SharePlan, Work, blocking, publish, retrying};
+use crate::refresh_request::{MEMORY_SHARE, Request};
 use crate::shared::Shared;
-
-/// Is the part of the memory budget that one refresh may hold.
-pub(crate) const MEMORY_SHARE: usize = 3;
-
-/// Asks for one refresh.
-#[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) planned: Arc<PlannedTable>,
-    pub(crate) record: Option<RefreshRecord>,
-    pub(crate) frontier: Frontier,
-    pub(crate) inputs: Vec<RefreshInput>,
-    pub(crate) data_lsn: Lsn,
-    pub(crate) epoch: u64,
-    /// Is when the source committed the newest change that is read, in microseconds since 1970.
-    pub(crate) commit_time_us: Option<UnixMicros>,
-    pub(crate) reason: String,
-    /// Makes a refresh that the user forces differ from the one it repeats.
-    pub(crate) nonce: Option<String>,
-}
 
 /// Is a refresh that ended.
 #[derive(Debug)]
@@ -82,20 +62,9 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Re
     let mode = if full.is_some() { Mode::Full } else { Mode::Incremental };
     let run = RefreshRun {
         run_id: operation.to_string(),
-        mode: mode.as_str().to_owned(),
-        reason: match full {
-            Some(code) if planned.mode == Mode::Incremental => format!("{}: {code}", request.reason),
-            _ => request.reason.clone(),
-        },
         started_us,
-        predicted_ms: output.predicted_ms,
-        rows_changed: output.rows_changed,
         duration_ms: u64::try_from(shared.clock.monotonic().saturating_sub(began).as_millis()).unwrap_or(u64::MAX),
-        rows_read: output.rows_read,
-        rows_inserted: output.rows_inserted(),
-        rows_deleted: output.rows_deleted(),
-        frontier: request.frontier.clone(),
-        data_lsn: request.data_lsn,
+        ..run_of(&request, &output, full)
     };
     let costs = Costs::of(request.record.as_ref()).after(&run);
     let record = RefreshRecord {
@@ -139,6 +108,28 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Re
         record.state = Some(stamp);
     }
     Ok(Refreshed { record, mode, duration })
+}
+
+/// Says what a refresh did, but for its name and times.
+fn run_of(request: &Request, output: &Output, full: Option<incremental::Full>) -> RefreshRun {
+    let mode = if full.is_some() { Mode::Full } else { Mode::Incremental };
+    RefreshRun {
+        run_id: String::new(),
+        mode: mode.as_str().to_owned(),
+        reason: match full {
+            Some(code) if request.planned.mode == Mode::Incremental => format!("{}: {code}", request.reason),
+            _ => request.reason.clone(),
+        },
+        started_us: 0,
+        predicted_ms: output.predicted_ms,
+        duration_ms: 0,
+        rows_changed: output.rows_changed,
+        rows_read: output.rows_read,
+        rows_inserted: output.rows_inserted(),
+        rows_deleted: output.rows_deleted(),
+        frontier: request.frontier.clone(),
+        data_lsn: request.data_lsn,
+    }
 }
 
 /// Computes what changes in a table, by what changed in its inputs or, for the reason that is given

@@ -13,7 +13,7 @@ use futures::StreamExt;
 use crate::error::EngineError;
 use crate::incremental::inputs_of;
 use crate::publish::retrying;
-use crate::refresh_work::MEMORY_SHARE;
+use crate::refresh_request::MEMORY_SHARE;
 use crate::shared::Shared;
 
 /// Is how many differing rows are shown of each kind.
