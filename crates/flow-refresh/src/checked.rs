@@ -5,9 +5,11 @@
 //! float aggregates depend on order; its rounding of floats, its upper case and its texts of moments
 //! are not PostgreSQL's. After types are resolved and before anything is optimised,
 //! each of those is replaced by a function of ours ([`functions`]) or an aggregate of ours
-//! ([`crate::aggregates`]); names and types of columns stay what they are.
+//! ([`crate::aggregates`]), and grouping sets by a union ([`sets`]); names and types of columns stay
+//! what they are.
 
 mod functions;
+mod sets;
 mod text;
 
 use arrow_array::{ArrayRef, StringArray};
@@ -38,30 +40,34 @@ pub(crate) fn read_text(text: &str, to: &DataType) -> Result<ScalarValue> {
 
 /// Replaces what could wrap, cut or depend on order, in a plan whose types are resolved.
 pub(crate) fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let rewritten = plan.transform_up_with_subqueries(|node| {
-        if matches!(node, LogicalPlan::TableScan(_) | LogicalPlan::EmptyRelation(_)) {
-            return Ok(Transformed::no(node));
-        }
-        let schema = match &node {
-            LogicalPlan::Values(values) => values.schema.as_ref().clone(),
-            other => merge_schema(&other.inputs()),
-        };
-        let names = NamePreserver::new(&node);
-        let node = node.map_expressions(|expr| {
-            let name = names.save(&expr);
-            let changed = expr.transform_up(|expr| expression(expr, &schema))?;
-            Ok(changed.update_data(|expr| name.restore(expr)))
-        })?;
-        let node = node.data.recompute_schema()?;
-        let node = match node {
-            LogicalPlan::Aggregate(aggregate) => group_keys(aggregate)?,
-            LogicalPlan::Distinct(Distinct::All(input)) => distinct_rows(input.as_ref().clone())?,
-            LogicalPlan::Join(join) => join_keys(join)?,
-            other => other,
-        };
-        Ok(Transformed::yes(node))
+    let rewritten = plan.transform_up_with_subqueries(|plan| {
+        Ok(match plan {
+            LogicalPlan::TableScan(_) | LogicalPlan::EmptyRelation(_) => Transformed::no(plan),
+            LogicalPlan::Aggregate(aggregate) => Transformed::yes(sets::apart(aggregate, node)?),
+            other => Transformed::yes(node(other)?),
+        })
     })?;
     Ok(rewritten.data)
+}
+
+/// Rewrites one node whose inputs are done already.
+fn node(node: LogicalPlan) -> Result<LogicalPlan> {
+    let schema = match &node {
+        LogicalPlan::Values(values) => values.schema.as_ref().clone(),
+        other => merge_schema(&other.inputs()),
+    };
+    let names = NamePreserver::new(&node);
+    let node = node.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let changed = expr.transform_up(|expr| expression(expr, &schema))?;
+        Ok(changed.update_data(|expr| name.restore(expr)))
+    })?;
+    match node.data.recompute_schema()? {
+        LogicalPlan::Aggregate(aggregate) => group_keys(aggregate),
+        LogicalPlan::Distinct(Distinct::All(input)) => distinct_rows(input.as_ref().clone()),
+        LogicalPlan::Join(join) => join_keys(join),
+        other => Ok(other),
+    }
 }
 
 fn is_float(expr: &Expr, schema: &DFSchema) -> Result<bool> {
@@ -305,7 +311,7 @@ fn group_keys(aggregate: Aggregate) -> Result<LogicalPlan> {
     } = aggregate;
     let schema = input.schema().as_ref().clone();
     let keyed = group_expr.into_iter().map(|expr| {
-        if matches!(expr, Expr::GroupingSet(_)) || !is_float(&expr, &schema)? {
+        if !is_float(&expr, &schema)? {
             return Ok(expr);
         }
         let (relation, name) = expr.qualified_name();

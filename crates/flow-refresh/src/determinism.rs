@@ -186,17 +186,20 @@ fn check_correlated(subquery: &Subquery, findings: &mut Vec<Finding>) {
     let limited = subquery
         .subquery
         .exists(|node| {
-            Ok(matches!(
-                node,
-                LogicalPlan::Limit(_) | LogicalPlan::Window(_) | LogicalPlan::Union(_)
-            ))
+            Ok(match node {
+                LogicalPlan::Limit(_) | LogicalPlan::Window(_) | LogicalPlan::Union(_) => true,
+                // They become a union.
+                LogicalPlan::Aggregate(aggregate) => matches!(aggregate.group_expr[..], [Expr::GroupingSet(_)]),
+                _ => false,
+            })
         })
         .unwrap_or(true);
     if limited {
         findings.push(Finding::new(
             "CORRELATED_SUBQUERY",
-            &["LIMIT", "OVER", "UNION"],
-            "LIMIT, window functions and UNION in a subquery that uses columns of the outer query are refused: join instead",
+            &["LIMIT", "OVER", "UNION", "ROLLUP", "CUBE", "GROUPING"],
+            "LIMIT, window functions, UNION, GROUPING SETS, ROLLUP and CUBE in a subquery that uses columns of the outer \
+             query are refused: join instead",
         ));
     }
 }

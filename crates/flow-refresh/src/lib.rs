@@ -35,6 +35,7 @@ mod output;
 mod output_rows;
 mod parse;
 mod plan;
+mod pushdown;
 mod query;
 mod refresh;
 mod select;

@@ -18,6 +18,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement as EngineStatement;
 use datafusion::sql::sqlparser::ast::{self, ExactNumberInfo, Query, TimezoneInfo};
 
+use crate::pushdown;
 use crate::source::SnapshotTable;
 
 /// Is the name of the one catalog; SQL never spells it.
@@ -54,6 +55,7 @@ pub(crate) fn open(
         .with_config(config)
         .with_runtime_env(runtime)
         .with_type_planner(Arc::new(PostgresTypes))
+        .with_optimizer_rules(pushdown::rules())
         .build();
     let context = SessionContext::new_with_state(state);
     context.register_catalog(CATALOG, Arc::new(catalog(tables)?));

@@ -59,21 +59,11 @@ pub(super) struct Function {
     pub(super) result: DataType,
 }
 
-/// Says which grouping columns each grouping set leaves out.
-#[derive(Debug)]
-pub(super) struct GroupingSets {
-    pub(super) left_out: Vec<Vec<bool>>,
-    /// Is the type of the column that numbers the sets.
-    pub(super) id: DataType,
-}
-
 /// Is GROUP BY.
 #[derive(Debug)]
 pub(super) struct Aggregate {
     pub(super) node: u16,
     pub(super) keys: Vec<Arc<dyn PhysicalExpr>>,
-    pub(super) key_types: Vec<DataType>,
-    pub(super) sets: Option<GroupingSets>,
     pub(super) key: RowCodec,
     pub(super) functions: Vec<Function>,
     pub(super) schema: SchemaRef,
@@ -82,7 +72,7 @@ pub(super) struct Aggregate {
 impl Aggregate {
     /// Says whether there is one group, always.
     fn is_global(&self) -> bool {
-        self.keys.is_empty() && self.sets.is_none()
+        self.keys.is_empty()
     }
 
     /// Computes the change of the groups from the change of the rows.

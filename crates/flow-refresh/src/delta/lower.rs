@@ -6,8 +6,7 @@
 //! |---|---|
 //! | `WINDOW_WITHOUT_PARTITION` | a window function over all rows |
 //! | `AGGREGATE_WITHOUT_GROUP` | an aggregate that takes no rows back, over all rows |
-//! | `AGGREGATE_IN_GROUPING_SETS` | such an aggregate in GROUPING SETS, ROLLUP or CUBE |
-//! | `TOO_MANY_AGGREGATES`, `TOO_MANY_GROUPING_SETS` | a GROUP BY beyond what state keys can number |
+//! | `TOO_MANY_AGGREGATES` | a GROUP BY beyond what state keys can number |
 //! | `LIMIT_WITHOUT_ORDER` | a LIMIT whose order stands elsewhere than right under it |
 //! | `OFFSET_WITHOUT_LIMIT` | all rows but the first |
 //! | `NOT_IN_SHAPE` | a NOT IN that did not become a join by one key |

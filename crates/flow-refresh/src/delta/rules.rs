@@ -14,10 +14,11 @@ use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion::optimizer::eliminate_filter::EliminateFilter;
 use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
-use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::scalar_subquery_to_join::ScalarSubqueryToJoin;
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{Optimizer, OptimizerRule};
+
+use crate::pushdown::PushDown;
 
 /// Runs the chosen rules.
 pub(super) fn run(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
@@ -28,7 +29,7 @@ pub(super) fn run(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan
         Arc::new(ExtractEquijoinPredicate::new()),
         Arc::new(EliminateFilter::new()),
         Arc::new(EliminateCrossJoin::new()),
-        Arc::new(PushDownFilter::new()),
+        Arc::new(PushDown::default()),
         Arc::new(OptimizeProjections::new()),
     ];
     Optimizer::with_rules(rules).optimize(plan, state, |_, _| {})

@@ -9,6 +9,7 @@
 use arrow_schema::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, DFSchemaRef, Result};
+use datafusion::logical_expr::utils::grouping_set_to_exprlist;
 use datafusion::logical_expr::{
     BinaryExpr, Expr, ExprSchemable, Join, LogicalPlan, Operator, WindowFunctionDefinition, expr::ScalarFunction,
 };
@@ -111,11 +112,8 @@ impl Walk<'_> {
             }
             LogicalPlan::Aggregate(aggregate) => {
                 let mut differ = vec![Differs::default(); width];
-                for (at, expr) in aggregate.group_expr.iter().enumerate() {
-                    let key = self.used(expr, &columns)?;
-                    if !matches!(expr, Expr::GroupingSet(_)) {
-                        differ[at] = key;
-                    }
+                for (at, key) in grouping_set_to_exprlist(&aggregate.group_expr)?.into_iter().enumerate() {
+                    differ[at] = self.used(key, &columns)?;
                 }
                 let first = width - aggregate.aggr_expr.len();
                 for (at, expr) in aggregate.aggr_expr.iter().enumerate() {

@@ -30,6 +30,15 @@ async fn a_query_reads_the_cut() {
 }
 
 #[tokio::test]
+async fn grouping_sets_of_an_outer_query_are_not_computed_wrongly() {
+    let lake = lake(1, 10);
+    let reader: Arc<dyn SnapshotReader> = lake.clone();
+    let sql = "SELECT id FROM bronze.f WHERE EXISTS (SELECT 1 FROM bronze.d WHERE d.k = f.k GROUP BY ROLLUP (d.k))";
+    let error = query(sql, reader, &|_| Some(100), MEMORY).await.expect_err(sql);
+    assert_eq!(error.remedy(), Remedy::Reconfigure, "{error}");
+}
+
+#[tokio::test]
 async fn only_reading_is_allowed() {
     let lake = lake(1, 10);
     let check = async |sql: &str, line: u64, column: u64, part: &str| {

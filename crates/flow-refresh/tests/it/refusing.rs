@@ -243,6 +243,14 @@ async fn integer_division_of_what_is_numeric_in_postgresql_is_refused() {
     refused(century, "t) /", "F0410", "INTEGER_DIVISION").await;
     let later = "SELECT q.a / q.b AS c FROM (SELECT sum(n) AS a, count(*) AS b FROM bronze.f) q";
     refused(later, "q.a", "F0410", "INTEGER_DIVISION").await;
+    let key = "SELECT q.a / 7 AS b FROM (SELECT k, sum(n) AS a FROM bronze.f GROUP BY k) q GROUP BY ROLLUP (q.a)";
+    refused(key, "SELECT", "F0410", "INTEGER_DIVISION").await;
+}
+
+#[tokio::test]
+async fn more_grouping_sets_than_postgresql_has_are_refused() {
+    let many = "SELECT count(*) AS a FROM bronze.f GROUP BY CUBE (id, k, g, n, d, x, r, s, t, z, day, b, u)";
+    check(many, 2, 1, "F0409", "more than 4096 grouping sets").await;
 }
 
 #[tokio::test]
@@ -271,6 +279,8 @@ async fn places_are_those_of_the_construct() {
     let not_in =
         "SELECT id FROM bronze.f WHERE g IN (1) AND NOT b AND k NOT IN (SELECT k FROM bronze.d WHERE d.lim = f.n)";
     refused(not_in, "NOT IN", "F0410", "CORRELATED_NOT_IN").await;
+    let sets = "SELECT id FROM bronze.f WHERE EXISTS (SELECT 1 FROM bronze.d WHERE d.k = f.k GROUP BY ROLLUP (d.k))";
+    refused(sets, "ROLLUP", "F0410", "CORRELATED_SUBQUERY").await;
     let distinct = "SELECT count(DISTINCT k) AS a FROM bronze.f UNION ALL SELECT DISTINCT ON (k) id FROM bronze.f";
     refused(distinct, "DISTINCT ON", "F0410", "ROW_NUMBER").await;
 }

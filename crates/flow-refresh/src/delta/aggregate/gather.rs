@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type};
-use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, new_null_array};
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow_schema::DataType;
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::Result;
 use flow_core::changes::ChangeBatch;
 use flow_core::state::StateBuilder;
 
@@ -97,50 +97,24 @@ impl Aggregate {
         for function in &self.functions {
             arguments.push(function.inputs(&changes.rows)?);
         }
-        for key in self.keys_of_sets(keys, changes.weights.len())? {
-            let bytes = self.key.encode(&key)?;
-            let mut places = Vec::with_capacity(changes.weights.len());
-            for (row, weight) in changes.weights.iter().enumerate() {
-                let key = bytes.row(row);
-                places.push(match share.is_none_or(|share| share.holds(key)) {
-                    false => None,
-                    true => {
-                        let place = gathered.group(self, key);
-                        let rows = &mut gathered.groups[place].1.rows;
-                        *rows = rows.checked_add(*weight).ok_or_else(too_many)?;
-                        Some(place)
-                    }
-                });
-            }
-            for (at, inputs) in arguments.iter().enumerate() {
-                self.fold(at, inputs, &places, &changes.weights, gathered)?;
-            }
+        let bytes = self.key.encode(&keys)?;
+        let mut places = Vec::with_capacity(changes.weights.len());
+        for (row, weight) in changes.weights.iter().enumerate() {
+            let key = bytes.row(row);
+            places.push(match share.is_none_or(|share| share.holds(key)) {
+                false => None,
+                true => {
+                    let place = gathered.group(self, key);
+                    let rows = &mut gathered.groups[place].1.rows;
+                    *rows = rows.checked_add(*weight).ok_or_else(too_many)?;
+                    Some(place)
+                }
+            });
+        }
+        for (at, inputs) in arguments.iter().enumerate() {
+            self.fold(at, inputs, &places, &changes.weights, gathered)?;
         }
         Ok(())
-    }
-
-    /// Makes the key columns of each grouping set, its number last.
-    fn keys_of_sets(&self, keys: Vec<ArrayRef>, rows: usize) -> Result<Vec<Vec<ArrayRef>>> {
-        let Some(sets) = &self.sets else {
-            return Ok(vec![keys]);
-        };
-        let one_set = |left_out: &Vec<bool>| {
-            let mut columns: Vec<ArrayRef> = keys.clone();
-            let mut id = 0u64;
-            for (at, out) in left_out.iter().enumerate() {
-                id = (id << 1) | u64::from(*out);
-                if *out {
-                    columns[at] = new_null_array(&self.key_types[at], rows);
-                }
-            }
-            columns.push(
-                ScalarValue::UInt64(Some(id))
-                    .cast_to(&sets.id)?
-                    .to_array_of_size(rows)?,
-            );
-            Ok(columns)
-        };
-        sets.left_out.iter().map(one_set).collect()
     }
 
     fn fold(
@@ -232,13 +206,11 @@ impl Aggregate {
                 encoded.push((at, inputs, values));
             }
         }
-        for key in self.keys_of_sets(keys, rows.num_rows())? {
-            let key = self.key.encode(&key)?;
-            for (at, inputs, values) in &encoded {
-                for row in (0..rows.num_rows()).filter(|row| inputs.counts(*row)) {
-                    let entry = self.value_key(*at, key.row(row), values.row(row));
-                    builder.add(&entry, 1).map_err(store)?;
-                }
+        let key = self.key.encode(&keys)?;
+        for (at, inputs, values) in &encoded {
+            for row in (0..rows.num_rows()).filter(|row| inputs.counts(*row)) {
+                let entry = self.value_key(*at, key.row(row), values.row(row));
+                builder.add(&entry, 1).map_err(store)?;
             }
         }
         Ok(())

@@ -6,14 +6,12 @@ use arrow_row::SortField;
 use arrow_schema::{DataType, SchemaRef, SortOptions};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::{AggregateFunction, WindowFunction};
-use datafusion::logical_expr::{
-    Aggregate as PlanAggregate, Distinct, Expr, GroupingSet, LogicalPlan, Window as PlanWindow,
-};
+use datafusion::logical_expr::{Aggregate as PlanAggregate, Distinct, Expr, LogicalPlan, Window as PlanWindow};
 use datafusion::physical_expr::PhysicalExpr;
 
 use super::super::Operator;
 use super::super::again::Again;
-use super::super::aggregate::{Aggregate, Function, GroupingSets, Kind};
+use super::super::aggregate::{Aggregate, Function, Kind};
 use super::super::arrangement::Arrangement;
 use super::super::engine::Template;
 use super::super::rows::RowCodec;
@@ -22,9 +20,6 @@ use crate::aggregates::ExactAggregate;
 
 /// Is how many aggregates one node can number in its state keys.
 const FUNCTIONS_MAX: usize = 250;
-
-/// Is how many grouping sets a row is folded into at most.
-const SETS_MAX: usize = 4096;
 
 impl Lowering<'_> {
     pub(super) async fn aggregate(&mut self, plan: &LogicalPlan, aggregate: &PlanAggregate) -> Result<Option<usize>> {
@@ -44,18 +39,8 @@ impl Lowering<'_> {
         if functions.len() > FUNCTIONS_MAX {
             return Ok(self.refuse("TOO_MANY_AGGREGATES", "GROUP BY", &["GROUP"], None));
         }
-        let (keys, left_out) = match &aggregate.group_expr[..] {
-            [Expr::GroupingSet(sets)] => {
-                let (keys, left_out) = grouping_sets(sets);
-                if left_out.len() > SETS_MAX {
-                    return Ok(self.refuse("TOO_MANY_GROUPING_SETS", "GROUP BY", &["GROUP"], None));
-                }
-                (keys, Some(left_out))
-            }
-            keys => (keys.to_vec(), None),
-        };
-        let keys = self.expressions(&keys, below)?;
-        self.grouped(plan, &aggregate.input, input, keys, left_out, functions)
+        let keys = self.expressions(&aggregate.group_expr, below)?;
+        self.grouped(plan, &aggregate.input, input, keys, functions)
     }
 
     pub(super) async fn distinct(&mut self, plan: &LogicalPlan, distinct: &Distinct) -> Result<Option<usize>> {
@@ -70,7 +55,7 @@ impl Lowering<'_> {
         if keys.is_empty() {
             return self.unsupported(plan);
         }
-        self.grouped(plan, below, input, keys, None, Vec::new())
+        self.grouped(plan, below, input, keys, Vec::new())
     }
 
     fn grouped(
@@ -79,7 +64,6 @@ impl Lowering<'_> {
         below: &LogicalPlan,
         input: usize,
         keys: Vec<Arc<dyn PhysicalExpr>>,
-        left_out: Option<Vec<Vec<bool>>>,
         functions: Vec<Function>,
     ) -> Result<Option<usize>> {
         let (from, schema) = (loose(below.schema()), loose(plan.schema()));
@@ -87,14 +71,8 @@ impl Lowering<'_> {
         for key in &keys {
             key_types.push(key.data_type(&from)?);
         }
-        let sets = left_out.map(|left_out| GroupingSets {
-            left_out,
-            id: PlanAggregate::grouping_id_type(keys.len()),
-        });
-        let id = sets.as_ref().map(|sets| sets.id.clone());
-        let of_keys: Vec<DataType> = key_types.iter().cloned().chain(id).collect();
         let of_functions = functions.iter().map(|function| function.result.clone());
-        let given: Vec<DataType> = of_keys.iter().cloned().chain(of_functions).collect();
+        let given: Vec<DataType> = key_types.iter().cloned().chain(of_functions).collect();
         if !given.iter().eq(schema.fields().iter().map(|field| field.data_type())) {
             return self.unsupported(plan);
         }
@@ -102,9 +80,7 @@ impl Lowering<'_> {
         let operator = Operator::Aggregate(Aggregate {
             node: number,
             keys,
-            key_types,
-            sets,
-            key: RowCodec::new(of_keys.into_iter().map(SortField::new).collect())?,
+            key: RowCodec::new(key_types.into_iter().map(SortField::new).collect())?,
             functions,
             schema,
         });
@@ -180,9 +156,6 @@ impl Lowering<'_> {
         };
         match &aggregate.group_expr[..] {
             [] => Ok(self.refuse("AGGREGATE_WITHOUT_GROUP", called.clone(), &[&called], Some(because))),
-            [Expr::GroupingSet(_)] => {
-                Ok(self.refuse("AGGREGATE_IN_GROUPING_SETS", called.clone(), &[&called], Some(because)))
-            }
             keys => {
                 let keys = self.expressions(keys, aggregate.input.schema())?;
                 self.again(plan, &aggregate.input, input, keys, "an aggregate").await
@@ -241,35 +214,5 @@ impl Lowering<'_> {
         });
         self.feed(number, 0, below);
         Ok(Some(self.push(operator, vec![input], plan)))
-    }
-}
-
-/// Lists the grouping columns, and for each set which of them it leaves out.
-fn grouping_sets(sets: &GroupingSet) -> (Vec<Expr>, Vec<Vec<bool>>) {
-    match sets {
-        GroupingSet::Rollup(keys) => {
-            let sets = (0..=keys.len()).map(|kept| (0..keys.len()).map(|at| at >= kept).collect());
-            (keys.clone(), sets.collect())
-        }
-        GroupingSet::Cube(keys) => {
-            let sets = (0..1usize << keys.len().min(16)).map(|set| {
-                let out = (0..keys.len()).map(|at| set >> at & 1 == 1);
-                out.collect()
-            });
-            (keys.clone(), sets.collect())
-        }
-        GroupingSet::GroupingSets(sets) => {
-            let mut keys: Vec<Expr> = Vec::new();
-            for key in sets.iter().flatten() {
-                if !keys.contains(key) {
-                    keys.push(key.clone());
-                }
-            }
-            let sets = sets
-                .iter()
-                .map(|set| keys.iter().map(|key| !set.contains(key)).collect());
-            let sets = sets.collect();
-            (keys, sets)
-        }
     }
 }

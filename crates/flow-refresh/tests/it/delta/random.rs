@@ -71,7 +71,12 @@ impl Query<'_> {
                 format!("SELECT * FROM (SELECT * FROM ({r}) {q} ORDER BY {order} LIMIT {fetch} OFFSET {skip}) {q}l")
             }
             15 => {
-                let sets = self.pick(&["ROLLUP(k, g)", "CUBE(k, g)", "GROUPING SETS((k, g), (g))"]);
+                let sets = self.pick(&[
+                    "ROLLUP(k, g)",
+                    "CUBE(k, g)",
+                    "GROUPING SETS((k, g), (g))",
+                    "GROUPING SETS((k), (), (g), (k))",
+                ]);
                 format!(
                     "SELECT k, g, count(n) AS n, sum(x) AS x, max(s) AS s, bool_and(b) AS b FROM ({r}) {q} GROUP BY {sets}"
                 )

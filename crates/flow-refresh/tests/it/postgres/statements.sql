@@ -155,9 +155,6 @@ SELECT count(*) AS a FROM bronze.f HAVING count(*) > 1000
 SELECT k + g AS a, sum(n) * 100 AS b, count(*) + 1 AS c FROM bronze.f GROUP BY k + g
 SELECT sum(CASE WHEN b THEN n ELSE 0 END) AS a, sum(CASE WHEN b THEN x END) AS b FROM bronze.f
 SELECT x, count(*) AS a FROM bronze.f GROUP BY x
-SELECT k, s, count(*) AS a FROM bronze.f GROUP BY GROUPING SETS ((k), (s), ())
-SELECT k, g, count(*) AS a, sum(n) AS b FROM bronze.f GROUP BY ROLLUP (k, g)
-SELECT k, g, sum(d) AS b, grouping(k) AS c FROM bronze.f GROUP BY CUBE (k, g)
 SELECT sum(f.n) AS a FROM bronze.f f FULL JOIN bronze.d d ON f.k = d.k AND false
 SELECT date_trunc('month', t) AS a, count(*) AS b, sum(d) AS c FROM bronze.f GROUP BY date_trunc('month', t)
 SELECT k, string_agg(s, ',' ORDER BY s, id) AS a FROM bronze.f GROUP BY k
@@ -168,6 +165,53 @@ SELECT max(c) AS a, min(c) AS b, sum(c) AS e FROM (SELECT k, count(*) AS c FROM 
 SELECT u, count(*) AS a FROM bronze.f GROUP BY u
 SELECT g, bit_and(k) AS a, bit_or(k) AS b, bit_xor(n) AS c FROM bronze.f GROUP BY g
 SELECT k, unnest(q.a) AS b FROM (SELECT k, array_agg(n ORDER BY n) AS a FROM bronze.f GROUP BY k) q
+-- Grouping sets
+SELECT k, s, count(*) AS a FROM bronze.f GROUP BY GROUPING SETS ((k), (s), ())
+SELECT k, g, count(*) AS a, sum(n) AS b FROM bronze.f GROUP BY ROLLUP (k, g)
+SELECT k, g, sum(d) AS b, grouping(k) AS c FROM bronze.f GROUP BY CUBE (k, g)
+SELECT k, g, count(*) AS a, sum(n) AS b, max(s) AS c FROM bronze.e GROUP BY ROLLUP (k, g)
+SELECT k, g, count(*) AS a, avg(x) AS b, grouping(k, g) AS c, grouping(g, k) AS e FROM bronze.e GROUP BY CUBE (k, g)
+SELECT k, s, count(*) AS a FROM bronze.e GROUP BY GROUPING SETS ((k), (), (s), ())
+SELECT k FROM bronze.e GROUP BY ROLLUP (k)
+SELECT count(*) AS a, max(n) AS b FROM bronze.e GROUP BY GROUPING SETS (())
+SELECT k, grouping(k) AS a FROM bronze.f GROUP BY GROUPING SETS ((k), (), ())
+SELECT k, count(*) AS a FROM bronze.f GROUP BY GROUPING SETS ((k), (k), (), ())
+SELECT k, g, count(*) AS a, sum(n) AS b FROM bronze.f GROUP BY GROUPING SETS ((k, g), (g, k), (g))
+SELECT g, count(*) AS a FROM bronze.f GROUP BY GROUPING SETS ((g), (g))
+SELECT k, g, count(*) AS a FROM bronze.f GROUP BY k, ROLLUP (k, g)
+SELECT k, g, count(*) AS a, grouping(k, g) AS b FROM bronze.f GROUP BY ROLLUP (k, g), CUBE (g, k)
+SELECT k, g, s, b, count(*) AS a, grouping(k, g, s, b) AS c, grouping(b, k) AS e, grouping(s) AS f FROM bronze.f GROUP BY CUBE (k, g, s, b)
+SELECT x * 0.0::double precision AS a, grouping(x * 0.0::double precision) AS b, count(*) AS c FROM bronze.f GROUP BY ROLLUP (x * 0.0::double precision)
+SELECT x, r, grouping(x, r) AS a, count(*) AS b, sum(n) AS c FROM bronze.f GROUP BY CUBE (x, r)
+SELECT count(*) AS a, grouping(q.z, q.k) AS b FROM (SELECT r * 0.0::real AS z, k FROM bronze.f) q GROUP BY GROUPING SETS ((q.z), (q.z, q.k), (q.z))
+SELECT k, count(*) AS a FROM bronze.f GROUP BY ROLLUP (k) HAVING k > 0
+SELECT k, count(*) AS a FROM bronze.f GROUP BY ROLLUP (k) HAVING grouping(k) = 0
+SELECT k, count(*) AS a FROM bronze.f GROUP BY ROLLUP (k) HAVING grouping(k) = 1
+SELECT k, g, sum(n) AS a FROM bronze.f GROUP BY CUBE (k, g) HAVING count(*) > 3 AND (grouping(k) = 1 OR g = 1)
+SELECT k, count(*) AS a FROM bronze.e GROUP BY ROLLUP (k) HAVING count(*) = 0
+SELECT k, count(*) AS a FROM bronze.e GROUP BY ROLLUP (k) HAVING k IS NOT NULL
+SELECT q.k, q.a FROM (SELECT k, count(*) AS a FROM bronze.f GROUP BY GROUPING SETS ((k), ())) q WHERE q.k > 0 AND q.a > 1
+SELECT k + g AS a, grouping(k + g) AS b, sum(n) * 2 AS c FROM bronze.f GROUP BY ROLLUP (k + g)
+SELECT coalesce(upper(s), 'all') AS a, count(*) AS b FROM bronze.f GROUP BY GROUPING SETS ((upper(s)), (upper(s), n * 2), ())
+SELECT CASE WHEN grouping(k) = 1 THEN 'all' ELSE k::text END AS a, sum(d) AS b, round(sum(d) / nullif(count(*), 0), 2) AS c FROM bronze.f GROUP BY ROLLUP (k)
+SELECT k, string_agg(s, ',' ORDER BY s, id) AS a, count(DISTINCT g) AS b, sum(n) FILTER (WHERE b) AS c FROM bronze.f GROUP BY ROLLUP (k)
+SELECT f.k, d.k AS dk, f.b, count(*) AS a FROM bronze.f f LEFT JOIN bronze.d d ON f.k = d.k GROUP BY GROUPING SETS ((f.k, f.b), (d.k), (f.k, d.k), ())
+SELECT day, t, z, u, b, d, count(*) AS a FROM bronze.f GROUP BY GROUPING SETS ((day, t), (z, u), (b), (d), ())
+SELECT q.k, q.a, d.name FROM (SELECT k, sum(n) AS a FROM bronze.f GROUP BY ROLLUP (k)) q LEFT JOIN bronze.d d ON d.k = q.k
+WITH q AS (SELECT k, g, count(*) AS a FROM bronze.f GROUP BY ROLLUP (k, g)) SELECT i.k, i.a, o.a AS b FROM q i JOIN q o ON i.k = o.k WHERE o.g IS NULL
+SELECT k, sum(a) AS b, count(*) AS c FROM (SELECT k, g, count(*) AS a FROM bronze.f GROUP BY CUBE (k, g)) q GROUP BY ROLLUP (k)
+SELECT id FROM bronze.f WHERE n IN (SELECT max(n) FROM bronze.f GROUP BY ROLLUP (k))
+SELECT id FROM bronze.f WHERE EXISTS (SELECT 1 FROM bronze.e GROUP BY ROLLUP (k))
+SELECT id FROM bronze.f WHERE EXISTS (SELECT 1 FROM bronze.e GROUP BY ROLLUP (k) HAVING k > 0)
+SELECT k, g, sum(n) AS a, rank() OVER (PARTITION BY grouping(k, g) ORDER BY sum(n) DESC) AS b FROM bronze.f GROUP BY CUBE (k, g)
+SELECT k, count(*) AS a FROM bronze.f GROUP BY ROLLUP (k) ORDER BY count(*) DESC, k LIMIT 3
+SELECT DISTINCT k FROM bronze.f GROUP BY CUBE (k, g)
+SELECT k, count(*) AS a FROM bronze.f GROUP BY ROLLUP (k) UNION ALL SELECT g, count(*) FROM bronze.f GROUP BY CUBE (g)
+-- One group
+SELECT q.c FROM (SELECT 1 AS one, count(*) AS c FROM bronze.f) q WHERE q.one = 2
+SELECT q.c FROM (SELECT 1 AS one, count(*) AS c FROM bronze.f) q WHERE q.one = 1 AND q.c > 3
+SELECT 1 AS one, count(*) AS a FROM bronze.e GROUP BY one
+SELECT 'x'::text AS one, k, count(*) AS a FROM bronze.f GROUP BY one, k
 -- Sets
 SELECT DISTINCT k, g FROM bronze.f
 SELECT DISTINCT s, b FROM bronze.f
