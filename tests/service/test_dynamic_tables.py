@@ -377,10 +377,12 @@ def test_verify_and_history(database, make_flow, read, rng):
     flow = prepare(database, make_flow)
     flow.start().wait_ready()
     check(flow, read(flow))
+    readers = read(flow)
     change(database, rng, 10)
+    check(flow, readers)
     # A change that the first level filters away leaves a refresh without a row.
     database.execute("INSERT INTO purchase VALUES (5000, 1, 1.00, 0, 1.0, '2024-01-01')")
-    check(flow, read(flow))
+    check(flow, readers)
     for name in TABLES:
         flow.run("verify", name).expect(0, "equals its query")
     runs = flow.run("history", "silver.priced", "--json").expect(0).json()

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use flow_core::changes::{ChangeBatch, Changes};
 use flow_core::lake::SnapshotReader;
 use flow_core::state::StateDelta;
-use flow_core::{Generation, TableName};
+use flow_core::{Generation, Remedial, Remedy, TableName};
 use flow_lake::Table;
 use flow_refresh::{
     DeltaPlan, InputChanges, Mode, PlannedTable, RefreshContext, RefreshError, RefreshInput, RowDigests, RowsToWrite,
@@ -130,7 +130,10 @@ pub(crate) async fn change(
             let inputs = inputs_of(planned, record);
             match build(shared, planned, plan, &inputs, record, context).await {
                 Ok(stamp) => stamp,
-                Err(EngineError::Refresh(RefreshError::Read { .. })) => return Ok(Err("STATE_CANNOT_BE_BUILT")),
+                Err(error) if is_of_state_alone(&error) => {
+                    shared.board.error(&error, "state of a dynamic table");
+                    return Ok(Err("STATE_CANNOT_BE_BUILT"));
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -139,10 +142,15 @@ pub(crate) async fn change(
     let delta = match refresh_delta(planned, plan, &changes, &reader, context).await {
         Ok(delta) => delta,
         Err(RefreshError::Memory { .. }) => return Ok(Err("CHANGE_EXCEEDS_MEMORY")),
+        Err(RefreshError::Store { source, .. }) => return damaged(shared, source.into()),
         Err(error) => return Err(error.into()),
     };
     let rows = rows_to_write(planned, &delta.rows, &request.inputs, context)?;
-    let Some(gone) = locate(&reader, &rows.deleted)? else {
+    let located = match locate(&reader, &rows.deleted) {
+        Err(error @ EngineError::State(_)) => return damaged(shared, error),
+        located => located?,
+    };
+    let Some(gone) = located else {
         return Err(RefreshError::State {
             table: planned.name.to_string(),
             message: "a row that goes is not in the table".to_owned(),
@@ -161,6 +169,20 @@ pub(crate) async fn change(
             ..stamp
         },
     }))
+}
+
+/// Answers state that cannot be read: what is damaged is built anew after a full refresh.
+fn damaged(shared: &Shared, error: EngineError) -> Result<Result<Change, Full>, EngineError> {
+    if error.remedy() != Remedy::Replan {
+        return Err(error);
+    }
+    shared.board.error(&error, "state of a dynamic table");
+    Ok(Err("STATE_DAMAGED"))
+}
+
+/// Says that a failed build concerns the state alone: a full refresh may do without.
+fn is_of_state_alone(error: &EngineError) -> bool {
+    matches!(error, EngineError::Refresh(_) | EngineError::State(_)) && error.remedy() != Remedy::Crash
 }
 
 /// Says whether a table's content is known well enough to go on from it.
@@ -333,8 +355,60 @@ pub(crate) async fn build_after_full(
     match (&planned.mode, &planned.delta) {
         (Mode::Incremental, Ok(plan)) => {
             let inputs = inputs_of(planned, record);
-            build(shared, planned, plan, &inputs, record, context).await.map(Some)
+            match build(shared, planned, plan, &inputs, record, context).await {
+                // The content is published and stands. The next refresh tries again.
+                Err(error) if is_of_state_alone(&error) => {
+                    shared.board.error(&error, "state of a dynamic table");
+                    Ok(None)
+                }
+                built => built.map(Some),
+            }
         }
         _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_changed_rows_are_followed_and_many_by_what_they_cost() {
+        let check = |full_ms, row_us, changed, whole, full| {
+            let costs = Costs { full_ms, row_us };
+            assert_eq!(
+                costs.prefers_full(changed, whole),
+                full,
+                "{costs:?}, {changed} of {whole}"
+            );
+        };
+        check(Some(1), Some(1_000_000), CHANGED_ROWS_MIN, CHANGED_ROWS_MIN, false);
+        check(None, None, 20_000, 100_000, false);
+        check(None, None, 26_000, 100_000, true);
+        check(Some(100), None, 26_000, 100_000, true);
+        // 20,000 rows of 10 µs take 200 ms.
+        check(Some(201), Some(10), 20_000, 20_000, false);
+        check(Some(199), Some(10), 20_000, 10_000_000, true);
+    }
+
+    #[test]
+    fn only_damage_and_what_concerns_state_alone_is_answered_by_a_full_refresh() {
+        let state = |remedy| {
+            EngineError::State(flow_core::state::StateError {
+                action: "read",
+                remedy,
+                source: "test".into(),
+            })
+        };
+        let memory = || {
+            EngineError::Refresh(RefreshError::Memory {
+                table: "a.b".to_owned(),
+                limit_bytes: 1,
+            })
+        };
+        assert!(is_of_state_alone(&memory()));
+        assert!(is_of_state_alone(&state(Remedy::Replan)));
+        assert!(!is_of_state_alone(&state(Remedy::Crash)));
+        assert!(!is_of_state_alone(&EngineError::Stopped));
     }
 }

@@ -79,10 +79,13 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Re
         suspended: request.record.as_ref().is_some_and(|record| record.suspended),
         blocked: None,
         snapshot_id: table.current_snapshot_id(),
-        // After a full refresh the state that is kept is of an older content, and says so.
         state: match &output.kept {
             Some(kept) => Some(kept.stamp.clone()),
-            None => request.record.as_ref().and_then(|record| record.state.clone()),
+            None => request
+                .record
+                .as_ref()
+                .and_then(|record| record.state.clone())
+                .map(outdated),
         },
     };
     shared.counters.refreshes.add(1);
@@ -108,6 +111,14 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Re
         record.state = Some(stamp);
     }
     Ok(Refreshed { record, mode, duration })
+}
+
+/// Says that the state is of an older content: a full refresh changes the table's rows and not it.
+fn outdated(stamp: StateStamp) -> StateStamp {
+    StateStamp {
+        layout: String::new(),
+        ..stamp
+    }
 }
 
 /// Says what a refresh did, but for its name and times.
@@ -344,7 +355,7 @@ fn operation_id(table: &Table, request: &Request) -> OperationId {
         format!("{:?}", table.current_snapshot_id()),
         format!("{old:?}"),
         format!("{:?}", request.frontier),
-        "FULL".to_owned(),
+        request.planned.mode.as_str().to_owned(),
         request.nonce.clone().unwrap_or_default(),
     ];
     for part in parts {
@@ -437,6 +448,7 @@ fn summary(
         ("flow.run-id", run.run_id.clone()),
         ("flow.refresh-mode", run.mode.clone()),
         ("flow.refresh-reason", run.reason.clone()),
+        ("flow.started-at", iso_utc(run.started_us)),
         ("flow.refresh-ms", run.duration_ms.to_string()),
         ("flow.rows-read", run.rows_read.to_string()),
         ("flow.query-hash", record.query_hash.clone()),

@@ -83,7 +83,7 @@ fn run_of(snapshot: &SnapshotInfo) -> Option<Map<String, Value>> {
         ("mode", "flow.refresh-mode"),
         ("reason", "flow.refresh-reason"),
         ("data_lsn", "flow.data-lsn"),
-        ("started_at", "flow.commit-time"),
+        ("started_at", "flow.started-at"),
     ] {
         run.insert(key.into(), get(property).into());
     }
@@ -96,8 +96,12 @@ fn run_of(snapshot: &SnapshotInfo) -> Option<Map<String, Value>> {
         "rows_deleted".into(),
         (count("added-position-deletes") + count("deleted-records")).into(),
     );
-    run.insert("duration_ms".into(), count("flow.refresh-ms").into());
-    run.insert("rows_read".into(), count("flow.rows-read").into());
+    for (key, property) in [("duration_ms", "flow.refresh-ms"), ("rows_read", "flow.rows-read")] {
+        run.insert(
+            key.into(),
+            get(property).and_then(|text| text.parse::<u64>().ok()).into(),
+        );
+    }
     Some(run)
 }
 
