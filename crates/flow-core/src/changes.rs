@@ -2,8 +2,7 @@
 //!
 //! A row that came has weight 1, one that went −1; the same row twice has weight 2. Weights of equal
 //! rows add up, and rows whose weights add up to 0 may be left out ("Z-sets": Budiu et al., "DBSP",
-//! VLDB 2023). Two producers make them, for the same interval the same: the epoch that was just
-//! published, from memory, and the lake, from any two snapshots.
+//! VLDB 2023). The lake tells them for any two snapshots of a table.
 
 use std::pin::Pin;
 
