@@ -240,17 +240,26 @@ def check_all(flow, readers, lsn=None, seconds=60, pairs=None):
 def check_query(flow, name, sql, readers, tolerance=1e-12):
     """Compares a dynamic table with PostgreSQL's answer to the same query; floats within a relative tolerance."""
     with flow.database.connect() as c:
-        cursor = c.execute(sql)
-        wanted = [tuple(plain_value(v) for v in row) for row in cursor.fetchall()]
-        names = [d.name for d in cursor.description]
+        names, wanted = answer(c, sql)
     for reader in readers:
         columns, rows = reader.rows(name, skip=LINEAGE)
-        assert columns == names, f"{reader.name}: {name} has columns {columns}, the query {names}"
-        found = [tuple(plain_value(v) for v in row) for row in rows]
-        assert len(found) == len(wanted), f"{reader.name}: {name}: {len(wanted)} rows expected, {len(found)} found\n{wanted[:5]}\n{found[:5]}"
-        for want, have in zip(sorted(wanted, key=order), sorted(found, key=order)):
-            same = all(equal(a, b, tolerance) for a, b in zip(want, have))
-            assert same, f"{reader.name}: {name}: expected {want}, found {have}"
+        compare_rows(f"{reader.name}: {name}", names, wanted, columns, rows, tolerance)
+
+
+def answer(connection, sql):
+    """Gives column names and plain rows of PostgreSQL's answer."""
+    cursor = connection.execute(sql)
+    return [d.name for d in cursor.description], [tuple(plain_value(v) for v in row) for row in cursor.fetchall()]
+
+
+def compare_rows(what, names, wanted, columns, rows, tolerance=1e-12):
+    """Asserts that what a reader found is PostgreSQL's answer."""
+    assert columns == names, f"{what} has columns {columns}, the query {names}"
+    found = [tuple(plain_value(v) for v in row) for row in rows]
+    assert len(found) == len(wanted), f"{what}: {len(wanted)} rows expected, {len(found)} found\n{wanted[:5]}\n{found[:5]}"
+    for want, have in zip(sorted(wanted, key=order), sorted(found, key=order)):
+        same = all(equal(a, b, tolerance) for a, b in zip(want, have))
+        assert same, f"{what}: expected {want}, found {have}"
 
 
 LINEAGE = ("_flow_input_snapshot_id", "_flow_job_run_id", "_flow_processed_at", "_flow_refresh_mode")
