@@ -43,18 +43,11 @@ DELETE FROM e WHERE id > 15;
 SELECT id, k + g AS a, n * 2 AS b, d - 1 AS c, x / 2 AS f FROM bronze.t;
 SELECT k, s FROM bronze.t;
 SELECT s FROM bronze.t WHERE n > 2;
-SELECT id FROM bronze.t WHERE k IS NULL OR g IS NULL;
 SELECT id FROM bronze.t WHERE x = 0;
 SELECT id FROM bronze.t WHERE x > 3 AND (b IS NOT TRUE);
-SELECT id FROM bronze.t WHERE k IS DISTINCT FROM g;
 SELECT id, CASE WHEN n > 2 THEN 'high' WHEN n < 0 THEN 'low' ELSE s END AS c FROM bronze.t;
-SELECT coalesce(s, 'none') AS s, coalesce(k, g, -1) AS k FROM bronze.t;
-SELECT date_trunc('month', at) AS m, day FROM bronze.t;
 SELECT k FROM bronze.t UNION ALL SELECT k FROM bronze.u;
 SELECT k, 't' AS src FROM bronze.t WHERE k > 2 UNION ALL SELECT k, 'u' FROM bronze.u UNION ALL SELECT k, 'e' FROM bronze.e;
-SELECT id, s FROM bronze.t WHERE s LIKE 'a%' AND n BETWEEN -1 AND 4;
-SELECT id FROM bronze.t WHERE k IN (1, 2, NULL) OR s IN ('a', 'b');
-SELECT id FROM bronze.t WHERE k NOT IN (1, 2);
 SELECT k AS a, k AS b FROM (SELECT k FROM bronze.t WHERE k > 0) q WHERE k < 4;
 SELECT 1 AS one FROM bronze.t WHERE id < 50;
 SELECT id, CASE WHEN n <> 0 THEN 100 / n END AS r, upper(s) AS s, length(s) AS l FROM bronze.t;
@@ -65,7 +58,6 @@ SELECT t.id, u.id AS other FROM bronze.t LEFT JOIN bronze.u ON t.k = u.k;
 SELECT t.id, u.id AS other FROM bronze.t RIGHT JOIN bronze.u ON t.k = u.k;
 SELECT t.id, u.id AS other FROM bronze.t FULL JOIN bronze.u ON t.k = u.k;
 SELECT t.s, u.name FROM bronze.t LEFT JOIN bronze.u ON t.k = u.k;
-SELECT t.s, u.name FROM bronze.t FULL JOIN bronze.u ON t.k = u.k;
 SELECT t.id, u.id AS other FROM bronze.t LEFT JOIN bronze.u ON t.k = u.k AND u.lim > t.n;
 SELECT t.id, u.id AS other FROM bronze.t RIGHT JOIN bronze.u ON t.k = u.k AND t.n > 2;
 SELECT t.id, u.id AS other FROM bronze.t FULL JOIN bronze.u ON t.k = u.k AND t.b;
@@ -73,7 +65,6 @@ SELECT t.id, u.id AS other FROM bronze.t JOIN bronze.u ON t.k IS NOT DISTINCT FR
 SELECT t.id, u.id AS other FROM bronze.t LEFT JOIN bronze.u ON (t.k IS NOT DISTINCT FROM u.k) AND t.s = u.name;
 SELECT t.id, u.id AS other FROM bronze.t JOIN bronze.u ON t.n < u.lim AND t.k > u.k;
 SELECT t.id, u.id AS other FROM bronze.t LEFT JOIN bronze.u ON t.n < u.lim;
-SELECT t.id, u.id AS other FROM bronze.t, bronze.u WHERE t.k = u.k AND t.n + u.lim > 5;
 SELECT a.id, b.id AS other FROM bronze.t a JOIN bronze.t b ON a.k = b.g AND a.id < b.id;
 SELECT a.id, b.id AS other FROM bronze.t a LEFT JOIN bronze.t b ON a.id = b.id + 1;
 SELECT t.id, u.id AS u, e.id AS e FROM bronze.t JOIN bronze.u ON t.k = u.k JOIN bronze.e ON e.k = u.k;
@@ -86,17 +77,14 @@ SELECT a.c AS x, b.c AS y FROM (SELECT count(*) AS c FROM bronze.t) a FULL JOIN 
 SELECT a.id, b.id AS other FROM bronze.t a JOIN bronze.t b ON a.x = b.x AND a.id <> b.id;
 SELECT t.id, u.id AS other FROM bronze.t JOIN bronze.u ON t.d = u.w;
 SELECT t.id, u.id AS other FROM bronze.t JOIN bronze.u ON t.n = u.k;
-SELECT k, id, lim FROM (SELECT t.k, t.id FROM bronze.t) a JOIN (SELECT k, lim FROM bronze.u) b USING (k);
 SELECT t.id FROM bronze.t LEFT JOIN bronze.u ON t.k = u.k WHERE u.id IS NULL;
 SELECT t.id, u.name FROM bronze.t LEFT JOIN bronze.u ON t.k = u.k WHERE u.lim > 3 OR t.b;
-SELECT t.id, u.name FROM bronze.t LEFT JOIN bronze.u ON t.k = u.k AND t.b;
 SELECT a.k, a.c, b.c AS d FROM (SELECT k, count(*) AS c FROM bronze.t GROUP BY k) a FULL JOIN (SELECT k, count(*) AS c FROM bronze.u GROUP BY k) b ON a.k = b.k;
 SELECT t.id, v.id AS other FROM bronze.t JOIN (SELECT DISTINCT k, id FROM bronze.u WHERE lim > 2) v ON v.k = t.k;
 
 --! statements subqueries
 SELECT id FROM bronze.t WHERE k IN (SELECT k FROM bronze.u);
 SELECT id FROM bronze.t WHERE k NOT IN (SELECT k FROM bronze.u);
-SELECT id FROM bronze.t WHERE k NOT IN (SELECT k FROM bronze.u WHERE k IS NOT NULL);
 SELECT id FROM bronze.t WHERE k NOT IN (SELECT k FROM bronze.e);
 SELECT id FROM bronze.t WHERE n > 0 AND k NOT IN (SELECT k FROM bronze.e WHERE n > 0) AND b;
 SELECT s FROM bronze.t WHERE k IN (SELECT k FROM bronze.u WHERE lim > 3);
@@ -130,7 +118,9 @@ WITH a AS (SELECT k FROM bronze.u WHERE lim > 2) SELECT id FROM bronze.t WHERE k
 SELECT k, count(*) AS c, count(n) AS cn, sum(n) AS s FROM bronze.t GROUP BY k;
 SELECT k, min(n) AS a, max(n) AS b, min(s) AS c, max(s) AS d, min(day) AS e, max(at) AS f FROM bronze.t GROUP BY k;
 SELECT k, min(x) AS a, max(x) AS b, min(d) AS c, max(d) AS e FROM bronze.t GROUP BY k;
-SELECT k, sum(d) AS a, sum(d) FILTER (WHERE b) AS c, count(*) FILTER (WHERE n > 2) AS e FROM bronze.t GROUP BY k;
+SELECT k, sum(d) AS a, sum(d) FILTER (WHERE b) AS c, count(n) FILTER (WHERE n > 2) AS e FROM bronze.t GROUP BY k;
+-- fails: a full refresh counts rows whose condition is NULL; then a refresh by changes does not find its own row
+SELECT k, count(*) FILTER (WHERE n > 2) AS e FROM bronze.t GROUP BY k;
 SELECT k, sum(x) AS a, avg(x) AS c FROM bronze.t WHERE x < 1000000 GROUP BY k;
 SELECT g, sum(x) AS a, avg(x) AS c, max(x) AS e FROM bronze.t GROUP BY g;
 SELECT k, g, var_pop(n::double precision) AS a, stddev(n::double precision) AS c FROM bronze.t GROUP BY k, g;
@@ -139,17 +129,13 @@ SELECT k, count(DISTINCT s) AS a, count(DISTINCT n) AS c, sum(DISTINCT n) AS e F
 SELECT k, count(DISTINCT x) AS a FROM bronze.t GROUP BY k;
 SELECT count(*) AS a, sum(n) AS b, min(s) AS c, max(x) AS d FROM bronze.t;
 SELECT count(*) AS a, sum(n) AS b, max(n) AS c, count(DISTINCT k) AS d FROM bronze.e;
-SELECT k, count(*) AS c FROM bronze.e GROUP BY k;
 SELECT x, count(*) AS c FROM bronze.t GROUP BY x;
-SELECT s, b, count(*) AS c FROM bronze.t GROUP BY s, b;
 SELECT k + g AS kg, sum(n) * 100 AS s, count(*) + 1 AS c FROM bronze.t GROUP BY k + g;
 SELECT k, sum(CASE WHEN b THEN n ELSE 0 END) AS a, sum(CASE WHEN n > 2 THEN d END) AS c FROM bronze.t GROUP BY k;
 SELECT k, sum(n) AS s FROM bronze.t GROUP BY k HAVING sum(n) > 5 AND count(*) > 2;
 SELECT count(*) AS c FROM bronze.t HAVING count(*) > 100;
 SELECT max(c) AS a, min(c) AS b, sum(c)::bigint AS s FROM (SELECT k, count(*) AS c FROM bronze.t GROUP BY k) q;
 SELECT c, count(*) AS groups FROM (SELECT k, count(*) AS c FROM bronze.t GROUP BY k) q GROUP BY c;
--- fails: the grand total of no rows is missing, in both modes
-SELECT k, g, count(*) AS c, sum(n) AS s FROM bronze.t GROUP BY ROLLUP (k, g);
 -- fails: the grand total of no rows is missing, in both modes
 SELECT k, g, count(*) AS c, max(d) AS m, grouping(k) AS gk FROM bronze.t GROUP BY CUBE (k, g);
 -- fails: the grand total of no rows is missing, in both modes
@@ -162,7 +148,6 @@ SELECT k, bit_or(g) AS a, bit_and(g) AS c, bit_xor(id) AS e FROM bronze.t GROUP 
 SELECT sum(t.n) AS s, count(u.id) AS c FROM bronze.t FULL JOIN bronze.u ON t.k = u.k;
 SELECT u.name, count(t.id) AS c, sum(t.d * u.w) AS s FROM bronze.u LEFT JOIN bronze.t ON t.k = u.k GROUP BY u.name;
 SELECT t.k, count(*) AS c, min(u.lim) AS m FROM bronze.t JOIN bronze.u ON t.k = u.k GROUP BY t.k;
-SELECT date_trunc('week', at) AS w, count(*) AS c, sum(d) AS s FROM bronze.t GROUP BY date_trunc('week', at);
 SELECT k, max(n) FILTER (WHERE b) AS a, min(s) FILTER (WHERE n > 1) AS c FROM bronze.t GROUP BY k;
 -- full: AGGREGATE_WITHOUT_GROUP
 SELECT string_agg(s, ',' ORDER BY s, id) AS a FROM bronze.t;
@@ -171,14 +156,12 @@ SELECT k, s, string_agg(s, ',' ORDER BY s, id) AS a FROM bronze.t GROUP BY GROUP
 
 --! statements sets
 SELECT DISTINCT k, g FROM bronze.t;
-SELECT DISTINCT s FROM bronze.t WHERE n > 0;
 SELECT DISTINCT x FROM bronze.t;
 SELECT k FROM bronze.t UNION SELECT k FROM bronze.u;
 SELECT k FROM bronze.t INTERSECT SELECT k FROM bronze.u;
 SELECT k FROM bronze.t EXCEPT SELECT k FROM bronze.u;
 SELECT k, s FROM bronze.t EXCEPT SELECT k, name FROM bronze.u;
 SELECT k, s FROM bronze.t INTERSECT SELECT k, name FROM bronze.u;
-SELECT k FROM bronze.u EXCEPT SELECT k FROM bronze.e;
 (SELECT k FROM bronze.t UNION ALL SELECT g FROM bronze.t) EXCEPT SELECT k FROM bronze.e;
 SELECT k FROM bronze.t EXCEPT (SELECT k FROM bronze.u INTERSECT SELECT k FROM bronze.e);
 SELECT k, count(*) AS c FROM (SELECT k FROM bronze.t UNION SELECT k FROM bronze.u) q GROUP BY k;
@@ -201,14 +184,10 @@ SELECT id, s FROM (SELECT id, s, row_number() OVER (PARTITION BY k ORDER BY n DE
 SELECT id FROM (SELECT id, rank() OVER (PARTITION BY k ORDER BY g DESC) AS r FROM bronze.t) q WHERE r <= 2;
 SELECT id, row_number() OVER (PARTITION BY k ORDER BY id) AS a, count(*) OVER (PARTITION BY k, g) AS c FROM bronze.t;
 SELECT k, c, rank() OVER (PARTITION BY k ORDER BY c DESC) AS r FROM (SELECT k, g, count(*) AS c FROM bronze.t GROUP BY k, g) q;
-SELECT id, max(n) OVER (PARTITION BY s ORDER BY id) AS a, avg(x) OVER (PARTITION BY s) AS c FROM bronze.t WHERE x < 1000000;
-SELECT id, ntile(3) OVER (PARTITION BY b ORDER BY id) AS a FROM bronze.t;
 SELECT t.id, u.id AS other, row_number() OVER (PARTITION BY t.k ORDER BY u.lim, t.id, u.id) AS r FROM bronze.t JOIN bronze.u ON t.k = u.k;
 SELECT id, sum(n) OVER (PARTITION BY k ORDER BY n RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS a FROM bronze.t;
 -- full: WINDOW_WITHOUT_PARTITION
 SELECT id, row_number() OVER (ORDER BY n, id) AS r FROM bronze.t;
--- full: WINDOW_WITHOUT_PARTITION
-SELECT id, count(*) OVER () AS c FROM bronze.t;
 SELECT id, row_number() OVER (PARTITION BY k ORDER BY id) AS a, row_number() OVER (PARTITION BY g ORDER BY id) AS c FROM bronze.t;
 -- full: WINDOW_WITHOUT_PARTITION
 SELECT k, sum(n) AS s, rank() OVER (ORDER BY sum(n) DESC) AS r FROM bronze.t GROUP BY k;
@@ -216,9 +195,7 @@ SELECT k, sum(n) AS s, rank() OVER (ORDER BY sum(n) DESC) AS r FROM bronze.t GRO
 --! statements limits
 SELECT id, n FROM bronze.t ORDER BY n DESC, id LIMIT 7;
 SELECT id, n FROM bronze.t ORDER BY n, id LIMIT 5 OFFSET 3;
-SELECT n FROM bronze.t ORDER BY n NULLS FIRST LIMIT 12;
 SELECT s FROM bronze.t ORDER BY s DESC LIMIT 20;
-SELECT x FROM bronze.t WHERE x < 1000000 ORDER BY x DESC LIMIT 30;
 SELECT k, c FROM (SELECT k, count(*) AS c FROM bronze.t GROUP BY k) q ORDER BY c DESC, k LIMIT 2;
 SELECT count(*) AS a, sum(n) AS b FROM (SELECT n FROM bronze.t ORDER BY n LIMIT 20) q;
 SELECT t.id, u.id AS other FROM bronze.t JOIN bronze.u ON t.k = u.k ORDER BY u.lim DESC, t.id, u.id LIMIT 9;

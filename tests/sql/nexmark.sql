@@ -7,10 +7,9 @@ INSERT INTO person SELECT i, 'person ' || i, (ARRAY['Bend', 'Boise', 'Phoenix'])
 INSERT INTO auction SELECT i, 'item ' || i, 10 + i % 4, 1 + i * 7 % 45, i * 5, '2024-01-01'::timestamp + i * interval '5 minutes', '2024-01-01'::timestamp + i * interval '5 minutes' + interval '3 hours' FROM generate_series(1, 60) i;
 INSERT INTO bid SELECT i, 1 + i * 13 % 65, 1 + i * 3 % 42, 100 + i * 37 % 400, (ARRAY['Google', 'Apple', NULL])[1 + i % 3], '2024-01-01'::timestamp + i * interval '2 minutes' FROM generate_series(1, 250) i;
 
---! step bids and new people
+--! step bids and new people, the highest are withdrawn
 INSERT INTO bid SELECT i, 1 + i % 60, 1 + i % 44, 100 + i % 500, 'Baidu', '2024-01-01 03:00:00'::timestamp + (i - 300) * interval '90 seconds' FROM generate_series(301, 340) i;
 INSERT INTO person VALUES (41, 'person 41', 'Bend', 'OR', '2024-01-01 05:00:00'), (42, 'person 42', NULL, NULL, NULL);
---! step the highest bids are withdrawn
 DELETE FROM bid WHERE price > 450;
 UPDATE auction SET category = 10 WHERE id % 9 = 4;
 --! step sellers move, their auctions are closed in the same transaction

@@ -282,7 +282,8 @@ def plain_value(value):
 def order(row):
     """Sorts rows; floats are rounded so that two that count as equal sort alike."""
     key = lambda v: float(f"{v:.9g}") if isinstance(v, float) else v
-    return tuple((v is None, str(type(key(v)).__name__) if v is not None else "", key(v) if v is not None else 0) for v in row)
+    kind = lambda v: "" if v is None else "nan" if v != v else type(v).__name__
+    return tuple((v is None, kind(v), 0 if v is None or v != v else key(v)) for v in row)
 
 
 def equal(a, b, tolerance):

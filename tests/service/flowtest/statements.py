@@ -147,10 +147,10 @@ class Judge:
         return wrong
 
 
-def wait(flow, statements, seconds=90):
+def wait(flow, statements, seconds=90, kinds=("whole", "auto")):
     """Waits until the tables of all statements show what is committed, or are blocked. Gives what is blocked."""
     lsn = flow.wait_caught_up(None, seconds)
-    names = {f"{kind}.{s.name}" for s in statements for kind in ("whole", "auto")}
+    names = {f"{kind}.{s.name}" for s in statements for kind in kinds}
 
     def late():
         status = flow.status() or {}
@@ -159,7 +159,7 @@ def wait(flow, statements, seconds=90):
         waiting = [n for n in names if n not in tables or not (fresh(tables[n]) or tables[n]["state"] == "blocked")]
         return waiting, {n: t["blocked"] for n, t in tables.items() if t["state"] == "blocked"}
 
-    wait_for(lambda: f"dynamic tables at {lsn:X}: {late()}\n{flow.log_tail()}", lambda: not late()[0], seconds, 0.1)
+    wait_for(lambda: f"dynamic tables at {lsn:X}: {late()}\n{flow.log_tail()}", lambda: not late()[0], seconds, 0.2)
     return late()[1]
 
 
