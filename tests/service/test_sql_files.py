@@ -22,6 +22,7 @@ def test_there_are_enough():
     assert sum(len(world.statements) for world in WORLDS.values()) >= 150
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name, part, count", parts())
 def test_three_ways(database, make_flow, read, name, part, count):
     world = WORLDS[name]

@@ -117,9 +117,15 @@ class Judge:
         self.flow = flow
         self.duck, self.pyiceberg = readers
         self.columns = {}
+        self.known = {}
 
     def duck_rows(self, name, metadata):
-        """Reads a table; its columns stay what they are."""
+        """Reads a table, if it has another snapshot than the last time; its columns stay what they are."""
+        if self.known.get(name, (None,))[0] != metadata:
+            self.known[name] = (metadata, self.read(name, metadata))
+        return self.known[name][1]
+
+    def read(self, name, metadata):
         if name not in self.columns:
             self.columns[name] = [c for c in self.duck.columns(name, metadata) if c[0] not in oracle.LINEAGE]
         chosen = ", ".join(exact(quoted(column), kind) for column, kind in self.columns[name])
