@@ -244,6 +244,8 @@ def test_kinds_that_broke_other_systems(database, make_flow, read):
 DEFECTS = {
     # PostgreSQL gives the grand total of no rows too; both modes give no row.
     "total_of_nothing": ("SELECT k, count(*) AS c FROM bronze.item GROUP BY GROUPING SETS ((k), ())", "DELETE FROM item"),
+    # Refused with F0409, "Physical input schema should be the same": two of the engine's own aggregates under one FILTER.
+    "shared_condition": ("SELECT k, bool_or(id > 0) FILTER (WHERE n < 2) AS a, bit_or(id) FILTER (WHERE n < 2) AS b, string_agg(s, ',' ORDER BY s) FILTER (WHERE n < 2) AS c FROM bronze.item GROUP BY k", "DELETE FROM side"),
     # Refused with F0409 and an internal error: a factor within a subquery that uses outer columns.
     "factor_in_subquery": ("SELECT id, (SELECT 0.5 * sum(CAST(lim AS numeric(10, 2))) FROM bronze.side s WHERE s.k = i.k) AS c FROM bronze.item i", "DELETE FROM side WHERE k = 1"),
 }
