@@ -29,6 +29,8 @@ pub mod handle;
 mod heartbeat;
 mod incremental;
 mod init;
+mod input_changes;
+mod input_copies;
 mod inputs;
 pub mod look;
 pub mod options;

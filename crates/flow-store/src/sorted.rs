@@ -1,0 +1,238 @@
+//! Filling a part of a family that nobody reads yet, from entries in any order: an external sort.
+//!
+//! 1. Entries gather in memory until they make a run, which goes to a thread of its own, is sorted and
+//!    written to a file.
+//! 2. So many runs of one level are merged into one of the next: few files are open at a time.
+//! 3. At the end all runs are merged into table files, which the database takes in whole: nothing has
+//!    to be merged later, and readers find every key in one place.
+//!
+//! An entry sets a value or adds to a weight. What was set or added later comes later in every merge.
+
+mod entry;
+mod merge;
+mod spill;
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use rocksdb::Options;
+
+use self::entry::{Entry, Kind, Run};
+use self::merge::merge;
+use self::spill::{Spill, SpillWriter};
+use crate::database::Database;
+use crate::error::StoreError;
+use crate::layout::Family;
+use crate::record;
+use crate::runs::Incoming;
+use crate::tuning;
+
+/// Is how many bytes of keys and values make a run: large enough that a state of gigabytes makes few,
+/// small beside a refresh's memory, which holds four of them.
+const RUN_BYTES: usize = 8 << 20;
+
+/// Is how many runs wait for the thread that sorts them.
+const QUEUE: usize = 1;
+
+/// Is how many runs of one level are merged into one: each holds a file open, and a buffer.
+const LEVEL_RUNS: usize = 64;
+
+enum Message {
+    Run(Run),
+    /// Says that no run follows, and that what was written counts.
+    Finish,
+}
+
+/// Gathers entries of one family in any order.
+#[derive(Debug)]
+pub(crate) struct Sorted {
+    run: Run,
+    /// Are there until the end.
+    writer: Option<(SyncSender<Message>, JoinHandle<Result<(), StoreError>>)>,
+}
+
+impl Sorted {
+    pub(crate) fn new(database: Arc<Database>, family: Family) -> Self {
+        let (sender, runs) = sync_channel(QUEUE);
+        let writer = std::thread::Builder::new()
+            .name("flow-sort".to_owned())
+            .spawn(move || Sorting::new(&database, family).run(&runs))
+            .expect("the system gives a thread");
+        Sorted {
+            run: Run::default(),
+            writer: Some((sender, writer)),
+        }
+    }
+
+    /// Sets a key's value.
+    ///
+    /// # Durability
+    /// None before [`Sorted::finish`].
+    ///
+    /// # Errors
+    /// Crash if a write failed, this one or an earlier one.
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.push(Kind::Put, key, value)
+    }
+
+    /// Adds to a key's weight, whose bytes `value` is.
+    ///
+    /// # Durability
+    /// None before [`Sorted::finish`].
+    ///
+    /// # Errors
+    /// Crash if a write failed, this one or an earlier one.
+    pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.push(Kind::Add, key, value)
+    }
+
+    fn push(&mut self, kind: Kind, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.run.push(kind, key, value);
+        if self.run.bytes() < RUN_BYTES {
+            return Ok(());
+        }
+        let run = std::mem::take(&mut self.run);
+        self.send(Message::Run(run))
+    }
+
+    fn send(&mut self, message: Message) -> Result<(), StoreError> {
+        let sent = match &self.writer {
+            Some((sender, _)) => sender.send(message).is_ok(),
+            None => return Err(StoreError::Poisoned),
+        };
+        // The thread takes nothing any more because it failed: it says how.
+        if sent { Ok(()) } else { self.join() }
+    }
+
+    /// Waits for the thread's end and gives its answer.
+    fn join(&mut self) -> Result<(), StoreError> {
+        let Some((sender, thread)) = self.writer.take() else {
+            return Err(StoreError::Poisoned);
+        };
+        drop(sender);
+        match thread.join() {
+            Ok(written) => written,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+
+    /// Merges all that was gathered and makes it durable.
+    ///
+    /// # Errors
+    /// Crash if a write failed, this one or an earlier one.
+    pub(crate) fn finish(mut self) -> Result<(), StoreError> {
+        let run = std::mem::take(&mut self.run);
+        self.send(Message::Run(run))?;
+        self.send(Message::Finish)?;
+        self.join()
+    }
+}
+
+impl Drop for Sorted {
+    fn drop(&mut self) {
+        // What was given up is nobody's; its thread must not outlive the database's owner.
+        if self.writer.is_some() {
+            let _ = self.join();
+        }
+    }
+}
+
+/// Is the work of the thread.
+struct Sorting<'a> {
+    database: &'a Database,
+    family: Family,
+    options: Options,
+    /// Holds the runs of each level in the order in which they were made; a higher level is older.
+    levels: Vec<Vec<Spill>>,
+}
+
+impl<'a> Sorting<'a> {
+    fn new(database: &'a Database, family: Family) -> Self {
+        Sorting {
+            database,
+            family,
+            options: tuning::incoming(family),
+            levels: Vec::new(),
+        }
+    }
+
+    /// Takes runs until the last one. What is given up before leaves no file behind.
+    fn run(mut self, messages: &Receiver<Message>) -> Result<(), StoreError> {
+        let mut last = None;
+        for message in messages {
+            match message {
+                Message::Run(run) => {
+                    // The last run need not go through a file.
+                    if let Some(before) = last.replace(run) {
+                        self.spill(before)?;
+                    }
+                }
+                Message::Finish => return self.finish(last.unwrap_or_default()),
+            }
+        }
+        Ok(())
+    }
+
+    fn spill(&mut self, mut run: Run) -> Result<(), StoreError> {
+        run.sort();
+        let mut writer = SpillWriter::create(&self.database.incoming())?;
+        merge(self.family, Vec::new(), run, |entry| writer.write(entry))?;
+        self.keep(0, writer.finish()?)
+    }
+
+    /// Takes a run into a level, and merges the level if that fills it.
+    fn keep(&mut self, level: usize, spill: Spill) -> Result<(), StoreError> {
+        if self.levels.len() == level {
+            self.levels.push(Vec::new());
+        }
+        self.levels[level].push(spill);
+        if self.levels[level].len() < LEVEL_RUNS {
+            return Ok(());
+        }
+        let full = std::mem::take(&mut self.levels[level]);
+        let mut writer = SpillWriter::create(&self.database.incoming())?;
+        merge(self.family, full, Run::default(), |entry| writer.write(entry))?;
+        self.keep(level + 1, writer.finish()?)
+    }
+
+    fn finish(self, mut last: Run) -> Result<(), StoreError> {
+        last.sort();
+        let Sorting {
+            database,
+            family,
+            options,
+            levels,
+        } = self;
+        let mut file: Option<Incoming<'_>> = None;
+        let mut sealed = Vec::new();
+        let spills = levels.into_iter().rev().flatten().collect();
+        let merged = merge(family, spills, last, |Entry { kind, key, value }| {
+            let mut open = match file.take() {
+                Some(open) => open,
+                None => Incoming::create(database, &options)?,
+            };
+            record::seal_into(&mut sealed, key, |out| out.extend_from_slice(value));
+            match kind {
+                Kind::Put => open.put(database, key, &sealed)?,
+                Kind::Add => open.add(database, key, &sealed)?,
+            }
+            if open.is_full() {
+                open.take_in(database, family)
+            } else {
+                file = Some(open);
+                Ok(())
+            }
+        });
+        match (merged, file) {
+            (Ok(()), Some(file)) => file.take_in(database, family),
+            (Ok(()), None) => database.refuse_if_poisoned(),
+            (Err(error), file) => {
+                if let Some(file) = file {
+                    file.abandon();
+                }
+                Err(error)
+            }
+        }
+    }
+}
