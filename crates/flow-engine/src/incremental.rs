@@ -21,7 +21,7 @@ use flow_store::{RefreshRecord, StateId, StateStamp};
 use futures::StreamExt;
 
 use crate::error::EngineError;
-use crate::input_changes::{self, places_of};
+use crate::input_changes::{self, Full, places_of};
 use crate::input_copies::{InputCopies, keeps_copies};
 use crate::output_index::{Filling, Located, locate};
 use crate::publish::blocking;
@@ -48,9 +48,6 @@ pub(crate) struct Change {
     pub(crate) rows_read: u64,
 }
 
-/// Says why a refresh is a full one: a code in capitals, as `history` shows it.
-pub(crate) type Full = &'static str;
-
 /// Computes a refresh by what changed, or says why it must be a full one.
 pub(crate) async fn change(
     shared: &Arc<Shared>,
@@ -63,7 +60,7 @@ pub(crate) async fn change(
         Err(full) => return Ok(Err(full)),
     };
     let planned = &request.planned;
-    let found = match input_changes::find(shared, plan, record, request).await? {
+    let found = match input_changes::find(shared, plan, record, planned, &request.frontier).await? {
         Ok(found) => found,
         Err(full) => return Ok(Err(full)),
     };

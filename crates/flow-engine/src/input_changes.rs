@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use flow_core::TableName;
+use flow_core::frontier::Frontier;
 use flow_core::changes::{ChangeBatch, ChangeStream, Changes};
 use flow_core::lake::{LakeReadError, LakeTable, SnapshotReader};
 use flow_core::state::StateReader;
@@ -19,10 +19,12 @@ use flow_store::RefreshRecord;
 use futures::StreamExt;
 
 use crate::error::EngineError;
-use crate::incremental::Full;
+use crate::handover;
 use crate::input_copies::{CopyDelta, InputCopies, keeps_copies};
-use crate::refresh_work::Request;
 use crate::shared::Shared;
+
+/// Says why a refresh is a full one: a code in capitals, as `history` shows it.
+pub(crate) type Full = &'static str;
 
 /// Is the part of a refresh's memory that its inputs' changes may take.
 const CHANGES_SHARE: usize = 4;
@@ -74,9 +76,10 @@ pub(crate) async fn find(
     shared: &Arc<Shared>,
     plan: &DeltaPlan,
     record: &RefreshRecord,
-    request: &Request,
+    planned: &PlannedTable,
+    wanted: &Frontier,
 ) -> Result<Result<Found, Full>, EngineError> {
-    let read = read_error(&request.planned);
+    let read = read_error(planned);
     let mut found = Found {
         inputs: Vec::new(),
         changed: 0,
@@ -85,7 +88,7 @@ pub(crate) async fn find(
     for (number, input) in plan.inputs().iter().enumerate() {
         let name = &input.name;
         let from = record.frontier.0.get(&name.to_string()).copied().flatten();
-        let to = request.frontier.0.get(&name.to_string()).copied().flatten();
+        let to = wanted.0.get(&name.to_string()).copied().flatten();
         let loaded = SnapshotReader::load(&shared.lake, name).await.map_err(&read)?;
         let Some(loaded) = loaded else {
             return Ok(Err("INPUT_NOT_DESCENDED"));
@@ -97,7 +100,7 @@ pub(crate) async fn find(
         let Some(columns) = places_of(&loaded, input) else {
             return Ok(Err("INPUT_COLUMNS"));
         };
-        let (source, changed) = match source(shared, name, (from, to), &columns).await.map_err(&read)? {
+        let (source, changed) = match source(shared, planned, input, (from, to), &columns).await? {
             Ok(found) => found,
             Err(full) => return Ok(Err(full)),
         };
@@ -116,17 +119,21 @@ pub(crate) async fn find(
 /// Finds where the rows of a change are read, and counts them.
 async fn source(
     shared: &Arc<Shared>,
-    name: &TableName,
+    planned: &PlannedTable,
+    input: &DeltaInput,
     (from, to): (Option<i64>, Option<i64>),
     columns: &[usize],
-) -> Result<Result<(Source, u64), Full>, LakeReadError> {
+) -> Result<Result<(Source, u64), Full>, EngineError> {
+    let read = read_error(planned);
     if let (Some(from), Some(to)) = (from, to)
-        && let Some(placed) = shared.lake.changes_by_place(name, from, to, Some(columns.to_vec())).await?
+        && let Some(placed) = placed(shared, input, (from, to), columns, &read).await?
     {
         let changed = placed.inserted + placed.deleted;
         return Ok(Ok((Source::Placed(placed), changed)));
     }
-    Ok(match shared.lake.changes(name, from, to, Some(columns.to_vec())).await? {
+    let name = &input.name;
+    let changes = shared.lake.changes(name, from, to, Some(columns.to_vec())).await;
+    Ok(match changes.map_err(read)? {
         Changes::Unknown(gap) => Err(gap.code()),
         Changes::Rows {
             inserted,
@@ -134,6 +141,26 @@ async fn source(
             batches,
         } => Ok((Source::Lake(batches), inserted + deleted)),
     })
+}
+
+/// Takes what was handed over in memory, or asks the lake.
+async fn placed(
+    shared: &Arc<Shared>,
+    input: &DeltaInput,
+    (from, to): (i64, i64),
+    columns: &[usize],
+    read: &impl Fn(LakeReadError) -> RefreshError,
+) -> Result<Option<PlacedChanges>, EngineError> {
+    let name = &input.name;
+    let taken = shared.handover.changes(name, (from, to), &input.columns)?;
+    if taken.is_some() && !cfg!(debug_assertions) {
+        return Ok(taken);
+    }
+    let told = shared.lake.changes_by_place(name, from, to, Some(columns.to_vec())).await;
+    match (taken, told.map_err(read)?) {
+        (Some(taken), Some(told)) => handover::compared(name, taken, told).await.map(Some),
+        (taken, told) => Ok(taken.or(told)),
+    }
 }
 
 /// Lists the places of an input's columns in its table; `None` if one is not there.

@@ -26,6 +26,7 @@ pub mod error;
 mod failpoint;
 mod fold;
 pub mod handle;
+mod handover;
 mod heartbeat;
 mod incremental;
 mod init;

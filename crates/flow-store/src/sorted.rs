@@ -28,15 +28,24 @@ use crate::record;
 use crate::runs::Incoming;
 use crate::tuning;
 
-/// Is how many bytes of keys and values make a run: large enough that a state of gigabytes makes few,
-/// small beside a refresh's memory, which holds four of them.
-const RUN_BYTES: usize = 8 << 20;
+/// Bounds what is held.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// Is how many bytes of keys and values make a run.
+    run_bytes: usize,
+    /// Is how many runs of one level are merged into one: each holds a file open, and a buffer.
+    level_runs: usize,
+}
+
+/// Is large enough that a state of gigabytes makes few runs, and small beside a refresh's memory, which
+/// holds four of them.
+const BOUNDS: Bounds = Bounds {
+    run_bytes: 8 << 20,
+    level_runs: 64,
+};
 
 /// Is how many runs wait for the thread that sorts them.
 const QUEUE: usize = 1;
-
-/// Is how many runs of one level are merged into one: each holds a file open, and a buffer.
-const LEVEL_RUNS: usize = 64;
 
 enum Message {
     Run(Run),
@@ -48,19 +57,25 @@ enum Message {
 #[derive(Debug)]
 pub(crate) struct Sorted {
     run: Run,
+    bounds: Bounds,
     /// Are there until the end.
     writer: Option<(SyncSender<Message>, JoinHandle<Result<(), StoreError>>)>,
 }
 
 impl Sorted {
     pub(crate) fn new(database: Arc<Database>, family: Family) -> Self {
+        Self::within(database, family, BOUNDS)
+    }
+
+    fn within(database: Arc<Database>, family: Family, bounds: Bounds) -> Self {
         let (sender, runs) = sync_channel(QUEUE);
         let writer = std::thread::Builder::new()
             .name("flow-sort".to_owned())
-            .spawn(move || Sorting::new(&database, family).run(&runs))
+            .spawn(move || Sorting::new(&database, family, bounds).run(&runs))
             .expect("the system gives a thread");
         Sorted {
             run: Run::default(),
+            bounds,
             writer: Some((sender, writer)),
         }
     }
@@ -89,7 +104,7 @@ impl Sorted {
 
     fn push(&mut self, kind: Kind, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         self.run.push(kind, key, value);
-        if self.run.bytes() < RUN_BYTES {
+        if self.run.bytes() < self.bounds.run_bytes {
             return Ok(());
         }
         let run = std::mem::take(&mut self.run);
@@ -143,16 +158,18 @@ struct Sorting<'a> {
     database: &'a Database,
     family: Family,
     options: Options,
+    level_runs: usize,
     /// Holds the runs of each level in the order in which they were made; a higher level is older.
     levels: Vec<Vec<Spill>>,
 }
 
 impl<'a> Sorting<'a> {
-    fn new(database: &'a Database, family: Family) -> Self {
+    fn new(database: &'a Database, family: Family, bounds: Bounds) -> Self {
         Sorting {
             database,
             family,
             options: tuning::incoming(family),
+            level_runs: bounds.level_runs,
             levels: Vec::new(),
         }
     }
@@ -187,7 +204,7 @@ impl<'a> Sorting<'a> {
             self.levels.push(Vec::new());
         }
         self.levels[level].push(spill);
-        if self.levels[level].len() < LEVEL_RUNS {
+        if self.levels[level].len() < self.level_runs {
             return Ok(());
         }
         let full = std::mem::take(&mut self.levels[level]);
@@ -203,6 +220,7 @@ impl<'a> Sorting<'a> {
             family,
             options,
             levels,
+            ..
         } = self;
         let mut file: Option<Incoming<'_>> = None;
         let mut sealed = Vec::new();
@@ -234,5 +252,88 @@ impl<'a> Sorting<'a> {
                 Err(error)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use flow_core::Generation;
+    use flow_core::state::{decode_weight, encode_weight};
+    use rocksdb::IteratorMode;
+
+    use super::*;
+    use crate::layout::state_prefix;
+    use crate::tuning::MEMORY_BYTES_MIN;
+
+    type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+    fn stored(database: &Database) -> Model {
+        let handle = database.family(Family::State);
+        let rows = database.raw().iterator_cf(handle, IteratorMode::Start);
+        let open = |(key, value): (Box<[u8]>, Box<[u8]>)| {
+            let body = record::open(Family::State, &key, &value).expect("is whole").to_vec();
+            (key.to_vec(), body)
+        };
+        rows.map(|row| open(row.expect("reads"))).collect()
+    }
+
+    /// Draws numbers without a random source: SplitMix64.
+    fn mix(n: u64) -> u64 {
+        let mut z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    #[test]
+    fn any_order_over_many_levels_is_the_map() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let database = Arc::new(Database::open(dir.path(), MEMORY_BYTES_MIN).expect("opens"));
+        let bounds = Bounds {
+            run_bytes: 300,
+            level_runs: 3,
+        };
+        for generation in 1..4_u32 {
+            let mut model = Model::new();
+            let mut sorted = Sorted::within(database.clone(), Family::State, bounds);
+            for n in 0..3000 * u64::from(generation - 1) {
+                let draw = mix(n);
+                let mut key = state_prefix(1, Generation(generation)).to_vec();
+                let (few, weight) = (draw % 500, (draw >> 20) as i64 % 9 - 4);
+                key.extend_from_slice(few.to_be_bytes()[7 - (few % 3) as usize..].as_ref());
+                if draw % 7 == 0 && few >= 250 {
+                    key.push(b'p');
+                    let value = vec![b'v'; (draw >> 40) as usize % 20];
+                    sorted.put(&key, &value).expect("taken");
+                    model.insert(key, value);
+                } else {
+                    sorted.add(&key, &encode_weight(weight)).expect("taken");
+                    let stands = model.get(&key).and_then(|value| decode_weight(value)).unwrap_or(0);
+                    model.insert(key, encode_weight(stands + weight).to_vec());
+                }
+            }
+            sorted.finish().expect("durable");
+            let prefix = state_prefix(1, Generation(generation));
+            let found: Model = stored(&database).into_iter().filter(|(key, _)| key.starts_with(&prefix)).collect();
+            assert_eq!(found, model);
+            assert_eq!(std::fs::read_dir(database.incoming()).expect("reads").count(), 0);
+        }
+    }
+
+    #[test]
+    fn what_is_given_up_leaves_nothing() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let database = Arc::new(Database::open(dir.path(), MEMORY_BYTES_MIN).expect("opens"));
+        let bounds = Bounds {
+            run_bytes: 30,
+            level_runs: 3,
+        };
+        let mut sorted = Sorted::within(database.clone(), Family::State, bounds);
+        (0..100_u64).for_each(|n| sorted.put(&mix(n).to_be_bytes(), b"value").expect("taken"));
+        drop(sorted);
+        assert_eq!(stored(&database), Model::new());
+        assert_eq!(std::fs::read_dir(database.incoming()).expect("reads").count(), 0);
     }
 }
