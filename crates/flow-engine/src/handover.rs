@@ -170,7 +170,10 @@ impl Handover {
 
 /// Puts changes together that follow each other: what came in one and went in a later is in neither.
 fn merged(chain: Vec<Changed>) -> Result<(Vec<LocatedBatch>, Vec<Places>), EngineError> {
-    let files: BTreeSet<Arc<str>> = chain.iter().flat_map(|c| c.came.iter().map(|l| l.file.clone())).collect();
+    let files: BTreeSet<Arc<str>> = chain
+        .iter()
+        .flat_map(|c| c.came.iter().map(|l| l.file.clone()))
+        .collect();
     let mut went: BTreeMap<Arc<str>, Vec<u64>> = BTreeMap::new();
     let mut came = Vec::new();
     for changed in chain {
@@ -268,9 +271,18 @@ mod tests {
             changed("d", 30..31, &[("c", 0), ("c", 1)]),
         ];
         let (came, went) = merged(chain).expect("merges");
-        let came: Vec<_> = came.iter().map(|l| (&*l.file, l.positions.clone(), l.batch.num_rows())).collect();
+        let came: Vec<_> = came
+            .iter()
+            .map(|l| (&*l.file, l.positions.clone(), l.batch.num_rows()))
+            .collect();
         assert_eq!(came, [("b", vec![0, 2], 2), ("d", vec![0], 1)]);
         let positions = vec![2, 3, 7];
-        assert_eq!(went, [Places { file: "a".into(), positions }]);
+        assert_eq!(
+            went,
+            [Places {
+                file: "a".into(),
+                positions
+            }]
+        );
     }
 }

@@ -14,8 +14,8 @@ use flow_core::state::{StateBuilder, StateDelta};
 use flow_core::{Generation, TableName};
 use flow_lake::Table;
 use flow_refresh::{
-    DeltaPlan, Mode, PlannedTable, RefreshContext, RefreshError, RefreshInput, RowDigests, RowsToWrite,
-    build_state, refresh_delta, rows_to_write,
+    DeltaPlan, Mode, PlannedTable, RefreshContext, RefreshError, RefreshInput, RowDigests, RowsToWrite, build_state,
+    refresh_delta, rows_to_write,
 };
 use flow_store::{RefreshRecord, StateId, StateStamp};
 use futures::StreamExt;
@@ -216,7 +216,10 @@ async fn copy_inputs(
     };
     for (number, input) in plan.inputs().iter().enumerate() {
         let known = inputs.iter().find(|known| known.name == input.name);
-        let (Some(snapshot), true) = (known.and_then(|known| known.snapshot_id), keeps_copies(shared, &input.name)) else {
+        let (Some(snapshot), true) = (
+            known.and_then(|known| known.snapshot_id),
+            keeps_copies(shared, &input.name),
+        ) else {
             continue;
         };
         let loaded = SnapshotReader::load(&shared.lake, &input.name).await.map_err(read)?;

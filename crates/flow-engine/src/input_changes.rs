@@ -9,8 +9,8 @@
 
 use std::sync::Arc;
 
-use flow_core::frontier::Frontier;
 use flow_core::changes::{ChangeBatch, ChangeStream, Changes};
+use flow_core::frontier::Frontier;
 use flow_core::lake::{LakeReadError, LakeTable, SnapshotReader};
 use flow_core::state::StateReader;
 use flow_lake::PlacedChanges;
@@ -156,7 +156,10 @@ async fn placed(
     if taken.is_some() && !cfg!(debug_assertions) {
         return Ok(taken);
     }
-    let told = shared.lake.changes_by_place(name, from, to, Some(columns.to_vec())).await;
+    let told = shared
+        .lake
+        .changes_by_place(name, from, to, Some(columns.to_vec()))
+        .await;
     match (taken, told.map_err(read)?) {
         (Some(taken), Some(told)) => handover::compared(name, taken, told).await.map(Some),
         (taken, told) => Ok(taken.or(told)),
@@ -261,7 +264,11 @@ async fn gather_input(
             true => copies.came(&located, &mut out.gathered.copies)?,
             false => 0,
         };
-        if out.grow(bytes).and(out.push(ChangeBatch::of(located.batch, 1))).is_err() {
+        if out
+            .grow(bytes)
+            .and(out.push(ChangeBatch::of(located.batch, 1)))
+            .is_err()
+        {
             return Ok(Err(TooLarge));
         }
     }
@@ -273,7 +280,9 @@ async fn gather_input(
     let Some(to) = found.to.filter(|_| !went.missed.is_empty()) else {
         return Ok(Ok(()));
     };
-    let rows = shared.lake.rows_at(&found.input.name, to, went.missed, Some(found.columns));
+    let rows = shared
+        .lake
+        .rows_at(&found.input.name, to, went.missed, Some(found.columns));
     let mut rows = rows.await.map_err(&read)?;
     while let Some(located) = rows.next().await {
         if out.push(ChangeBatch::of(located.map_err(&read)?.batch, -1)).is_err() {

@@ -59,8 +59,8 @@ pub(crate) fn keeps_copies(shared: &Shared, input: &TableName) -> bool {
 impl InputCopies {
     /// Is of the input with this number among those of the plan.
     pub(crate) fn new(planned: &PlannedTable, input: &DeltaInput, number: usize) -> Result<Self, EngineError> {
-        let number =
-            u16::try_from(number).map_err(|_| EngineError::Invariant("a query has more inputs than numbers".to_owned()))?;
+        let number = u16::try_from(number)
+            .map_err(|_| EngineError::Invariant("a query has more inputs than numbers".to_owned()))?;
         let rows = RowCopies::new(planned, input)?;
         Ok(InputCopies { number, rows })
     }

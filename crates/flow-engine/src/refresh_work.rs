@@ -565,7 +565,15 @@ fn completed(plan: &SharePlan) -> Result<Note, EngineError> {
 /// Ends a refresh that an earlier run left open: a sealed one is published, another given up and
 /// computed anew when its table is next looked at.
 pub(crate) async fn recover(shared: &Arc<Shared>, record: OperationRecord) -> Result<(), EngineError> {
-    publish(shared, record, &mut RefreshWork { pending: None, changed: None }).await?;
+    publish(
+        shared,
+        record,
+        &mut RefreshWork {
+            pending: None,
+            changed: None,
+        },
+    )
+    .await?;
     Ok(())
 }
 

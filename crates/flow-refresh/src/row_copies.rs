@@ -28,9 +28,15 @@ impl RowCopies {
         let fail = |error: DataFusionError| failed(&name, error);
         let known = table.input_schemas.get(&input.name);
         let whole = known.ok_or_else(|| fail(DataFusionError::Plan(format!("{} is no input", input.name))))?;
-        let fields = input.columns.iter().map(|column| Ok(whole.field_with_name(column)?.clone()));
+        let fields = input
+            .columns
+            .iter()
+            .map(|column| Ok(whole.field_with_name(column)?.clone()));
         let schema = Schema::new(fields.collect::<Result<Vec<_>, DataFusionError>>().map_err(fail)?);
-        let sorts = schema.fields().iter().map(|field| SortField::new(field.data_type().clone()));
+        let sorts = schema
+            .fields()
+            .iter()
+            .map(|field| SortField::new(field.data_type().clone()));
         let converter = RowConverter::new(sorts.collect()).map_err(|error| fail(error.into()))?;
         Ok(RowCopies {
             table: name,

@@ -316,7 +316,10 @@ mod tests {
             }
             sorted.finish().expect("durable");
             let prefix = state_prefix(1, Generation(generation));
-            let found: Model = stored(&database).into_iter().filter(|(key, _)| key.starts_with(&prefix)).collect();
+            let found: Model = stored(&database)
+                .into_iter()
+                .filter(|(key, _)| key.starts_with(&prefix))
+                .collect();
             assert_eq!(found, model);
             assert_eq!(std::fs::read_dir(database.incoming()).expect("reads").count(), 0);
         }

@@ -72,5 +72,9 @@ pub fn current_snapshot(location: &str) -> Result<Option<serde_json::Value>> {
     let mut metadata: serde_json::Value = serde_json::from_slice(&std::fs::read(path)?)?;
     let current = metadata["current-snapshot-id"].take();
     let snapshots = metadata["snapshots"].as_array_mut();
-    Ok(snapshots.and_then(|all| all.iter_mut().find(|s| s["snapshot-id"] == current).map(serde_json::Value::take)))
+    Ok(snapshots.and_then(|all| {
+        all.iter_mut()
+            .find(|s| s["snapshot-id"] == current)
+            .map(serde_json::Value::take)
+    }))
 }

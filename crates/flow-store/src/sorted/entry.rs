@@ -124,7 +124,9 @@ impl Run {
         let prefix = |place: &Place| &self.key(place)[..HEAD_FROM.min(place.key as usize)];
         places.sort_unstable_by(|a, b| {
             let heads = prefix(a).cmp(prefix(b)).then(a.head.cmp(&b.head));
-            heads.then_with(|| self.key(a).cmp(self.key(b))).then(a.start.cmp(&b.start))
+            heads
+                .then_with(|| self.key(a).cmp(self.key(b)))
+                .then(a.start.cmp(&b.start))
         });
         self.places = places;
     }

@@ -68,7 +68,9 @@ pub(super) fn merge(
     last: Run,
     mut write: impl FnMut(Entry<'_>) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    let files = spills.into_iter().map(|spill| SpillReader::open(spill).map(Source::File));
+    let files = spills
+        .into_iter()
+        .map(|spill| SpillReader::open(spill).map(Source::File));
     let memory = Source::Memory { run: last, next: 0 };
     let mut heads = BinaryHeap::new();
     for (age, source) in files.chain([Ok(memory)]).enumerate() {

@@ -101,7 +101,14 @@ fn measure_table(bench: &Bench, flow: &Installation, table: &Table, changes: &mu
             let sql = changes.next(touched);
             let url = bench.postgres.url();
             let catalog = flow.catalog();
-            let words = ["refresh", &url, &catalog.to_string_lossy(), &target, REFRESH_SECONDS_MAX, &sql];
+            let words = [
+                "refresh",
+                &url,
+                &catalog.to_string_lossy(),
+                &target,
+                REFRESH_SECONDS_MAX,
+                &sql,
+            ];
             runs.push(bench.load(&words)?);
             await_fresh(flow, &mut service)?;
         }
@@ -111,7 +118,9 @@ fn measure_table(bench: &Bench, flow: &Installation, table: &Table, changes: &mu
     let usage = service.usage()?;
     let mut compared = compare(bench, flow, &target, table.sql)?;
     service.stop()?;
-    let baseline_seconds = compared["baseline"]["seconds"].as_f64().context("the baseline reports seconds")?;
+    let baseline_seconds = compared["baseline"]["seconds"]
+        .as_f64()
+        .context("the baseline reports seconds")?;
     let changes: Vec<Value> = measured
         .into_iter()
         .map(|(touched, runs)| {
@@ -147,12 +156,19 @@ fn await_fresh(flow: &Installation, service: &mut Running) -> Result<()> {
         let tables = status["dynamic_tables"].as_array();
         let stands = |table: &Value, state: &str| table["state"] == state;
         if let Some([table]) = tables.map(Vec::as_slice) {
-            ensure!(!stands(table, "blocked"), "the dynamic table is blocked: {}", table["blocked"]);
+            ensure!(
+                !stands(table, "blocked"),
+                "the dynamic table is blocked: {}",
+                table["blocked"]
+            );
             if stands(table, "fresh") {
                 return Ok(());
             }
         }
-        ensure!(Instant::now() < end, "the dynamic table does not become fresh: {status}");
+        ensure!(
+            Instant::now() < end,
+            "the dynamic table does not become fresh: {status}"
+        );
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -206,12 +222,28 @@ impl Changes {
         let half = touched.div_ceil(2);
         let dimension = self.rows / 10;
         let fact = [
-            update("fact", "amount = amount + 1, at = clock_timestamp()", self.rows, half, self.made),
-            insert("fact", &format!("1 + (g * 31) % {dimension}, 5, 'more', clock_timestamp()"), half),
+            update(
+                "fact",
+                "amount = amount + 1, at = clock_timestamp()",
+                self.rows,
+                half,
+                self.made,
+            ),
+            insert(
+                "fact",
+                &format!("1 + (g * 31) % {dimension}, 5, 'more', clock_timestamp()"),
+                half,
+            ),
             delete("fact", self.rows, half, self.made),
         ];
         let dim = [
-            update("dim", "factor = factor + 1, region = (region + 1) % 50", dimension, half, self.made),
+            update(
+                "dim",
+                "factor = factor + 1, region = (region + 1) % 50",
+                dimension,
+                half,
+                self.made,
+            ),
             insert("dim", "'more ' || g, g % 50, 3", half),
             delete("dim", dimension, half, self.made),
         ];

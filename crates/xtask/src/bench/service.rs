@@ -29,10 +29,11 @@ impl Installation {
     pub(super) fn new(bench: &Bench, tables: &[&str]) -> Result<Self> {
         let folder = bench.folder.join("flow");
         std::fs::create_dir_all(folder.join("transformations"))?;
-        let mut config = "state_dir = \"state\"\n\n[source]\nid = \"bench\"\nconnection_env = \"FLOW_POSTGRES_URL\"\n\n\
+        let mut config =
+            "state_dir = \"state\"\n\n[source]\nid = \"bench\"\nconnection_env = \"FLOW_POSTGRES_URL\"\n\n\
              [catalog]\ntype = \"embedded\"\nwarehouse = \"warehouse\"\n\n[http]\nlisten = \"127.0.0.1:0\"\n\n\
              [dynamic_tables]\ndir = \"transformations\"\n"
-            .to_owned();
+                .to_owned();
         for table in tables {
             config += &format!("\n[[tables]]\nsource = \"public.{table}\"\ntarget = \"bronze.{table}\"\n");
         }

@@ -113,7 +113,9 @@ impl Lake {
         });
         let failed = failed("read rows of", name);
         let rows = rows.await.map_err(&failed)?;
-        let parts = places.into_iter().map(|places| Part::only(places.file, places.positions));
+        let parts = places
+            .into_iter()
+            .map(|places| Part::only(places.file, places.positions));
         let read = start(self.shared.clone(), rows, parts.collect());
         Ok(Box::pin(read.map_err(failed)))
     }
@@ -133,7 +135,9 @@ impl Lake {
         if !(is_ours(&table) && plan.is_plain()) {
             return Ok(None);
         }
-        let stream = native::read(&table, snapshot_id, plan, projection).await.map_err(&failed)?;
+        let stream = native::read(&table, snapshot_id, plan, projection)
+            .await
+            .map_err(&failed)?;
         Ok(Some(Box::pin(stream.map(move |item| item.map_err(&failed)))))
     }
 }

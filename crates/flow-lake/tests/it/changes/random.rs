@@ -113,7 +113,10 @@ async fn by_place(
     to: i64,
     projection: Option<Vec<usize>>,
 ) -> Option<Multiset> {
-    let placed = lake.changes_by_place(name, from, to, projection.clone()).await.expect("answers")?;
+    let placed = lake
+        .changes_by_place(name, from, to, projection.clone())
+        .await
+        .expect("answers")?;
     let went = lake.rows_at(name, to, placed.went, projection).await.expect("answers");
     let mut rows = Multiset::new();
     let came: Vec<LocatedBatch> = placed.came.try_collect().await.expect("reads");
@@ -157,7 +160,10 @@ async fn random_history(seed: u64, commits: usize) {
         if let (Some(before), Some(after)) = (cuts[from], cuts[to]) {
             let placed = by_place(lake, name, before, after, projection).await;
             assert!(foreign || placed.is_some(), "seed {seed}, commit {n}, {from} to {to}");
-            assert!(placed.is_none_or(|rows| rows == wanted), "seed {seed}, commit {n}, {from} to {to}");
+            assert!(
+                placed.is_none_or(|rows| rows == wanted),
+                "seed {seed}, commit {n}, {from} to {to}"
+            );
         }
     }
 }
