@@ -21,6 +21,7 @@ use crate::block::{Block, block_table};
 use crate::board::chain;
 use crate::error::EngineError;
 use crate::fold::{FoldTable, FoldTables, Range, Survey, TableFold, fold, survey};
+use crate::handover::Changed;
 use crate::publish::{Draft, SharePlan, Work, blocking, retrying};
 use crate::resolve::{NewRow, Resolved, resolve};
 use crate::shared::Shared;
@@ -138,6 +139,8 @@ pub(crate) struct EpochWork {
     commit_time: UnixMicros,
     /// Is taken by the first attempt; later ones prepare again.
     prepared: Option<Prepared>,
+    /// Holds what the newest attempt changes, by share.
+    changed: BTreeMap<usize, Changed>,
 }
 
 impl EpochWork {
@@ -147,6 +150,7 @@ impl EpochWork {
             range,
             commit_time,
             prepared: Some(prepared),
+            changed: BTreeMap::new(),
         }
     }
 
@@ -157,6 +161,7 @@ impl EpochWork {
             range,
             commit_time,
             prepared: None,
+            changed: BTreeMap::new(),
         }
     }
 
@@ -406,10 +411,15 @@ impl Work for EpochWork {
                 }
             }
         }
+        self.changed.clear();
         let mut drafts: Vec<Option<Draft>> = operation.shares.iter().map(|_| None).collect();
         for table in open {
             match table.writer.finish(self.summary(shared)).await {
-                Ok(draft) => drafts[table.share] = draft,
+                Ok(None) => {}
+                Ok(Some((draft, changed))) => {
+                    drafts[table.share] = Some(draft);
+                    self.changed.extend(changed.map(|changed| (table.share, changed)));
+                }
                 Err(error) => self.block(shared, table.record.id, refusal(shared, error)?).await?,
             }
         }
@@ -453,11 +463,15 @@ impl Work for EpochWork {
         plans: &[Option<SharePlan>],
     ) -> Result<CompletionWrites, EngineError> {
         let mut tables = Vec::new();
-        for (share, plan) in operation.shares.iter().zip(plans) {
+        for (index, (share, plan)) in operation.shares.iter().zip(plans).enumerate() {
             let (Some(id), Some(plan)) = (share.table, plan) else {
                 continue;
             };
             let Some(mut record) = shared.table(id) else { continue };
+            if let (Some(changed), Some(base)) = (self.changed.remove(&index), plan.sealed.base_snapshot_id) {
+                let interval = (base, plan.sealed.snapshot_id);
+                shared.hand_over(&record.target, interval, changed);
+            }
             record.snapshot_id = Some(plan.sealed.snapshot_id);
             record.published_lsn = self.range.to;
             record.published_epoch = self.epoch;

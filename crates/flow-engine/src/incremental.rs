@@ -9,19 +9,20 @@
 
 use std::sync::Arc;
 
-use flow_core::changes::{ChangeBatch, Changes};
 use flow_core::lake::SnapshotReader;
-use flow_core::state::StateDelta;
+use flow_core::state::{StateBuilder, StateDelta};
 use flow_core::{Generation, Remedial, Remedy, TableName};
 use flow_lake::Table;
 use flow_refresh::{
-    DeltaPlan, InputChanges, Mode, PlannedTable, RefreshContext, RefreshError, RefreshInput, RowDigests, RowsToWrite,
-    build_state, refresh_delta, rows_to_write,
+    DeltaPlan, Mode, PlannedTable, RefreshContext, RefreshError, RefreshInput, RowDigests, RowsToWrite, build_state,
+    refresh_delta, rows_to_write,
 };
 use flow_store::{RefreshRecord, RefreshRun, StateId, StateStamp};
 use futures::StreamExt;
 
 use crate::error::EngineError;
+use crate::input_changes::{self, Full, places_of};
+use crate::input_copies::{InputCopies, keeps_copies};
 use crate::output_index::{Filling, Located, locate};
 use crate::publish::blocking;
 use crate::refresh_request::Request;
@@ -36,9 +37,6 @@ const CHANGED_ROWS_MIN: u64 = 10_000;
 
 /// Is from how many changed rows on a refresh tells what a row costs: below it is its fixed part.
 const RATED_ROWS_MIN: u64 = 1000;
-
-/// Is the part of a refresh's memory that its inputs' changes may take.
-const CHANGES_SHARE: usize = 4;
 
 /// Is what changed in a table.
 #[derive(Debug)]
@@ -103,9 +101,6 @@ impl Costs {
     }
 }
 
-/// Says why a refresh is a full one: a code in capitals, as `history` shows it.
-pub(crate) type Full = &'static str;
-
 /// Computes a refresh by what changed, or says why it must be a full one.
 pub(crate) async fn change(
     shared: &Arc<Shared>,
@@ -119,10 +114,14 @@ pub(crate) async fn change(
         Err(full) => return Ok(Err(full)),
     };
     let planned = &request.planned;
-    let (changes, rows_changed) = match input_changes(shared, plan, record, request, costs, context).await? {
-        Ok(changes) => changes,
+    let found = match input_changes::find(shared, plan, record, planned, &request.frontier).await? {
+        Ok(found) => found,
         Err(full) => return Ok(Err(full)),
     };
+    let rows_changed = found.changed;
+    if costs.prefers_full(rows_changed, found.whole) {
+        return Ok(Err("CHANGE_TOO_LARGE"));
+    }
     let usable = |stamp: &&StateStamp| stamp.layout == plan.layout() && stamp.frontier == record.frontier;
     let stamp = match record.state.as_ref().filter(usable) {
         Some(stamp) => stamp.clone(),
@@ -139,7 +138,11 @@ pub(crate) async fn change(
         }
     };
     let reader = shared.store.states().reader(stamp.id);
-    let delta = match refresh_delta(planned, plan, &changes, &reader, context).await {
+    let gathered = match input_changes::gather(shared, planned, found, &reader, context).await? {
+        Ok(gathered) => gathered,
+        Err(full) => return Ok(Err(full)),
+    };
+    let mut delta = match refresh_delta(planned, plan, &gathered.changes, &reader, context).await {
         Ok(delta) => delta,
         Err(RefreshError::Memory { .. }) => return Ok(Err("CHANGE_EXCEEDS_MEMORY")),
         Err(RefreshError::Store { source, .. }) => return damaged(shared, source.into()),
@@ -157,8 +160,10 @@ pub(crate) async fn change(
         }
         .into());
     };
+    // In order when all is known that changes.
+    delta.state.0.extend(gathered.copies);
     Ok(Ok(Change {
-        rows_read: rows_changed + delta.rows_read + gone.len() as u64,
+        rows_read: gathered.rows_read + delta.rows_read + gone.len() as u64,
         rows_changed,
         predicted_ms: costs.incremental_ms(rows_changed),
         rows,
@@ -215,76 +220,6 @@ pub(crate) fn inputs_of(planned: &PlannedTable, record: &RefreshRecord) -> Vec<R
     planned.inputs.iter().map(input).collect()
 }
 
-/// Reads what changed in every input, and counts the rows.
-async fn input_changes(
-    shared: &Arc<Shared>,
-    plan: &DeltaPlan,
-    record: &RefreshRecord,
-    request: &Request,
-    costs: &Costs,
-    context: &RefreshContext,
-) -> Result<Result<(InputChanges, u64), Full>, EngineError> {
-    let read = |source| RefreshError::Read {
-        table: request.planned.name.to_string(),
-        source,
-    };
-    let mut streams = Vec::new();
-    let (mut changed, mut whole) = (0, 0);
-    for input in plan.inputs() {
-        let name = &input.name;
-        let from = record.frontier.0.get(&name.to_string()).copied().flatten();
-        let to = request.frontier.0.get(&name.to_string()).copied().flatten();
-        let loaded = SnapshotReader::load(&shared.lake, name).await.map_err(read)?;
-        let Some(loaded) = loaded else {
-            return Ok(Err("INPUT_NOT_DESCENDED"));
-        };
-        whole += rows_at(&loaded, to);
-        if from == to {
-            continue;
-        }
-        let place = |column: &String| loaded.schema.index_of(column).ok();
-        let Some(columns) = input.columns.iter().map(place).collect::<Option<Vec<usize>>>() else {
-            return Ok(Err("INPUT_COLUMNS"));
-        };
-        match shared.lake.changes(name, from, to, Some(columns)).await.map_err(read)? {
-            Changes::Unknown(gap) => return Ok(Err(gap.code())),
-            Changes::Rows {
-                inserted,
-                deleted,
-                batches,
-            } => {
-                changed += inserted + deleted;
-                streams.push((name.clone(), batches));
-            }
-        }
-    }
-    if costs.prefers_full(changed, whole) {
-        return Ok(Err("CHANGE_TOO_LARGE"));
-    }
-    let mut changes = InputChanges::new();
-    let mut bytes = 0;
-    for (name, mut batches) in streams {
-        let mut gathered: Vec<ChangeBatch> = Vec::new();
-        while let Some(batch) = batches.next().await {
-            let batch = batch.map_err(read)?;
-            bytes += batch.rows.get_array_memory_size();
-            if bytes > context.memory_bytes / CHANGES_SHARE {
-                return Ok(Err("CHANGE_EXCEEDS_MEMORY"));
-            }
-            gathered.push(batch);
-        }
-        changes.insert(name, gathered);
-    }
-    Ok(Ok((changes, changed)))
-}
-
-/// Counts a table's rows at a snapshot, as its summary says; 0 where it does not.
-fn rows_at(table: &flow_core::lake::LakeTable, snapshot: Option<i64>) -> u64 {
-    let snapshot = table.snapshots.iter().find(|s| Some(s.snapshot_id) == snapshot);
-    let records = snapshot.and_then(|snapshot| snapshot.summary.get("total-records"));
-    records.and_then(|text| text.parse().ok()).unwrap_or(0)
-}
-
 /// Builds the state of a table at the snapshots that its content reflects, and records it.
 pub(crate) async fn build(
     shared: &Arc<Shared>,
@@ -325,6 +260,7 @@ pub(crate) async fn build(
             filling.put(&mut builder, &located.file, &located.positions, &digests)?;
         }
     }
+    copy_inputs(shared, planned, plan, inputs, &mut builder).await?;
     let stamp = StateStamp {
         id,
         frontier: record.frontier.clone(),
@@ -343,6 +279,42 @@ pub(crate) async fn build(
     .await?;
     tracing::info!(table = %planned.name, generation = id.generation.0, "state of a dynamic table built");
     Ok(stamp)
+}
+
+/// Enters copies of the inputs' rows.
+async fn copy_inputs(
+    shared: &Arc<Shared>,
+    planned: &PlannedTable,
+    plan: &DeltaPlan,
+    inputs: &[RefreshInput],
+    builder: &mut dyn StateBuilder,
+) -> Result<(), EngineError> {
+    let read = |source| RefreshError::Read {
+        table: planned.name.to_string(),
+        source,
+    };
+    for (number, input) in plan.inputs().iter().enumerate() {
+        let known = inputs.iter().find(|known| known.name == input.name);
+        let (Some(snapshot), true) = (
+            known.and_then(|known| known.snapshot_id),
+            keeps_copies(shared, &input.name),
+        ) else {
+            continue;
+        };
+        let loaded = SnapshotReader::load(&shared.lake, &input.name).await.map_err(read)?;
+        let Some(columns) = loaded.and_then(|table| places_of(&table, input)) else {
+            continue;
+        };
+        let rows = shared.lake.scan_by_place(&input.name, snapshot, Some(columns));
+        let Some(mut rows) = rows.await.map_err(read)? else {
+            continue;
+        };
+        let copies = InputCopies::new(planned, input, number)?;
+        while let Some(located) = rows.next().await {
+            copies.fill(builder, &located.map_err(read)?)?;
+        }
+    }
+    Ok(())
 }
 
 /// Builds the state that the next refresh goes on from, after a full one.

@@ -23,6 +23,13 @@ impl Reads {
         by_reader.insert(reader.to_string(), needed);
     }
 
+    /// Says whether a dynamic table reads a table.
+    pub(crate) fn reads(&self, table: &TableName) -> bool {
+        let table = table.to_string();
+        let by_reader = self.by_reader.read().expect("a thread that held the reads panicked");
+        by_reader.values().any(|needed| needed.contains_key(&table))
+    }
+
     /// Lists the snapshots of a table that somebody needs.
     pub(crate) fn of(&self, table: &TableName) -> BTreeSet<i64> {
         let table = table.to_string();

@@ -23,7 +23,9 @@ use sha2::{Digest, Sha256};
 
 use crate::error::EngineError;
 use crate::failpoint;
+use crate::handover::Changed;
 use crate::incremental::{self, Change, Costs};
+use crate::input_changes::Full;
 use crate::output_index::{self, FileNumber};
 use crate::publish::{Draft, SharePlan, Work, blocking, publish, retrying};
 use crate::refresh_request::{MEMORY_SHARE, Request};
@@ -122,7 +124,7 @@ fn outdated(stamp: StateStamp) -> StateStamp {
 }
 
 /// Says what a refresh did, but for its name and times.
-fn run_of(request: &Request, output: &Output, full: Option<incremental::Full>) -> RefreshRun {
+fn run_of(request: &Request, output: &Output, full: Option<Full>) -> RefreshRun {
     let mode = if full.is_some() { Mode::Full } else { Mode::Incremental };
     RefreshRun {
         run_id: String::new(),
@@ -150,7 +152,7 @@ async fn compute(
     request: &Request,
     table: &Table,
     context: &RefreshContext,
-) -> Result<(Output, Option<incremental::Full>), EngineError> {
+) -> Result<(Output, Option<Full>), EngineError> {
     let costs = Costs::of(request.record.as_ref());
     match incremental::change(shared, request, table, &costs, context).await? {
         Ok(change) => Ok((Output::of_change(change), None)),
@@ -272,7 +274,10 @@ async fn write(
         Ok(shared.store.operations().begin(|_| operation, kind, vec![share])?)
     })
     .await?;
-    let mut work = RefreshWork { pending: Some(pending) };
+    let mut work = RefreshWork {
+        pending: Some(pending),
+        changed: None,
+    };
     let plans = publish(shared, begun, &mut work).await?;
     let Some(plan) = plans.into_iter().flatten().next() else {
         return Err(EngineError::Reconfigure {
@@ -385,6 +390,7 @@ struct RefreshWork {
     /// Is taken by the first attempt. A base that moved makes the result stale, and after a
     /// restart it is gone: both are computed again as another operation.
     pending: Option<Pending>,
+    changed: Option<Changed>,
 }
 
 /// Stages what becomes of the state, the places of the inserted rows with it.
@@ -482,11 +488,16 @@ impl Work for RefreshWork {
             return Ok(vec![None]);
         };
         let mut writer = shared.lake.data_writer(&table, operation.id(), attempt, 0)?;
+        let mut noting = shared.noting(name);
         let mut places = Vec::with_capacity(output.inserted.len());
         for batch in &output.inserted {
-            places.push((writer.write(batch).await?, batch.num_rows() as u64));
+            let place = writer.write(batch).await?;
+            noting.came(place, batch);
+            places.push((place, batch.num_rows() as u64));
         }
+        noting.went(&output.deleted);
         let added = writer.finish().await?;
+        self.changed = noting.finish(&added);
         let (blocks, state) = match output.kept {
             Some(kept) => stage(shared, operation, kept, &places, &added).await?,
             None => (0, None),
@@ -542,13 +553,17 @@ impl Work for RefreshWork {
 
     fn completion(
         &mut self,
-        _shared: &Shared,
-        _operation: &OperationRecord,
+        shared: &Shared,
+        operation: &OperationRecord,
         plans: &[Option<SharePlan>],
     ) -> Result<CompletionWrites, EngineError> {
         let Some(plan) = plans.first().and_then(Option::as_ref) else {
             return Ok(CompletionWrites::default());
         };
+        if let (Some(changed), Some(base)) = (self.changed.take(), plan.sealed.base_snapshot_id) {
+            let interval = (base, plan.sealed.snapshot_id);
+            shared.hand_over(&operation.shares[0].target, interval, changed);
+        }
         let Note { name, record, .. } = completed(plan)?;
         let run = record.last.clone();
         Ok(CompletionWrites {
@@ -569,7 +584,15 @@ fn completed(plan: &SharePlan) -> Result<Note, EngineError> {
 /// Ends a refresh that an earlier run left open: a sealed one is published, another given up and
 /// computed anew when its table is next looked at.
 pub(crate) async fn recover(shared: &Arc<Shared>, record: OperationRecord) -> Result<(), EngineError> {
-    publish(shared, record, &mut RefreshWork { pending: None }).await?;
+    publish(
+        shared,
+        record,
+        &mut RefreshWork {
+            pending: None,
+            changed: None,
+        },
+    )
+    .await?;
     Ok(())
 }
 

@@ -625,6 +625,7 @@ pub(crate) fn run_status(run: &RefreshRun) -> RefreshStatus {
         mode: run.mode.clone(),
         reason: run.reason.clone(),
         duration_ms: run.duration_ms,
+        rows_read: run.rows_read,
         rows_inserted: run.rows_inserted,
         rows_deleted: run.rows_deleted,
     }

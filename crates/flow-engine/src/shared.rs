@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 use std::time::Duration;
 
 use flow_core::clock::Clock;
-use flow_core::{Lsn, OperationId, TableId};
+use flow_core::{Lsn, OperationId, TableId, TableName};
 use flow_lake::Lake;
 use flow_store::{Store, TableRecord, TableState};
 use tokio::sync::Notify;
@@ -20,12 +20,16 @@ use crate::compute::Compute;
 use crate::counters::Counters;
 use crate::error::EngineError;
 use crate::failpoint;
+use crate::handover::{Changed, Handover, Noting};
 use crate::options::EngineOptions;
 use crate::reads::Reads;
 use crate::status::{Blocked, TableStatus, TableStatusState};
 
 /// Is how often a part that waits for room looks at the disk again.
 const DISK_LOOK: Duration = Duration::from_millis(250);
+
+/// Is the part of the memory budget that changes which wait for refreshes may take.
+const NOTES_SHARE: usize = 16;
 
 /// Is shared by all parts of one engine.
 #[derive(Debug)]
@@ -39,6 +43,7 @@ pub(crate) struct Shared {
     pub(crate) backlog: Backlog,
     pub(crate) acknowledgement: Acknowledgement,
     pub(crate) reads: Reads,
+    pub(crate) handover: Handover,
     pub(crate) compute: Compute,
     /// Wakes the refreshes after a commit.
     pub(crate) committed: Notify,
@@ -76,6 +81,7 @@ impl Shared {
             backlog: Backlog::default(),
             acknowledgement: Acknowledgement::default(),
             reads: Reads::default(),
+            handover: Handover::default(),
             compute,
             committed: Notify::new(),
             captured: RwLock::default(),
@@ -97,6 +103,20 @@ impl Shared {
 
     pub(crate) fn set_options(&self, options: EngineOptions) {
         *self.options.write().expect("a thread that held the options panicked") = Arc::new(options);
+    }
+
+    /// Begins to note what an operation changes in a table, if a dynamic table reads it.
+    pub(crate) fn noting(&self, table: &TableName) -> Noting {
+        Noting::new(self.reads.reads(table), self.notes_bytes_max())
+    }
+
+    /// Hands what changed in a table over to the refreshes that read it.
+    pub(crate) fn hand_over(&self, table: &TableName, interval: (i64, i64), changed: Changed) {
+        self.handover.keep(table, interval, changed, self.notes_bytes_max());
+    }
+
+    fn notes_bytes_max(&self) -> usize {
+        self.options().limits.memory_bytes / NOTES_SHARE
     }
 
     /// Is every captured table as the store has it.

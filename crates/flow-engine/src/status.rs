@@ -137,6 +137,9 @@ pub struct RefreshStatus {
     pub reason: String,
     /// Is how long it took, in milliseconds.
     pub duration_ms: u64,
+    /// Counts rows and entries read: of inputs, of the table's state and of its content.
+    #[serde(default)]
+    pub rows_read: u64,
     /// Counts rows written.
     pub rows_inserted: u64,
     /// Counts rows deleted.

@@ -15,6 +15,7 @@ use flow_lake::{DataWriter, Table, WrittenFile};
 use flow_store::{FileRecord, HotChange, IndexDelta, Location, OperationRecord, TableRecord};
 
 use crate::error::EngineError;
+use crate::handover::{Changed, Noting};
 use crate::publish::{Draft, blocking};
 use crate::resolve::{NewRow, Resolved, hot_copy};
 use crate::shared::Shared;
@@ -44,6 +45,7 @@ pub(crate) struct TableWriter {
     blocks: u64,
     deletes: Vec<Location>,
     delete_files: Vec<WrittenFile>,
+    noting: Noting,
     rows: u64,
     deleted: u64,
 }
@@ -79,6 +81,7 @@ impl TableWriter {
     ) -> Result<Self, EngineError> {
         let writer = shared.lake.data_writer(&table, operation.id(), attempt, 0)?;
         Ok(TableWriter {
+            noting: shared.noting(&record.target),
             shared: shared.clone(),
             batch: BatchBuilder::new(Arc::new(record.schema.clone())),
             record,
@@ -139,6 +142,7 @@ impl TableWriter {
             ))
         })?;
         let place = self.writer.write(&batch).await?;
+        self.noting.came(place, &batch);
         while self.files.len() <= place.file {
             self.files.push(self.shared.store.files().next_id()?);
         }
@@ -199,6 +203,7 @@ impl TableWriter {
             Ok(deletes)
         })
         .await?;
+        self.noting.went(&deletes);
         let first = u32::try_from(self.delete_files.len())
             .map_err(|_| EngineError::Invariant("more delete files than numbers".to_owned()))?;
         let written = self
@@ -210,8 +215,11 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Closes the files and gives the draft; `None` if nothing changed.
-    pub(crate) async fn finish(mut self, summary: BTreeMap<String, String>) -> Result<Option<Draft>, EngineError> {
+    /// Closes the files and gives the draft, with what is noted of the change; `None` if nothing changed.
+    pub(crate) async fn finish(
+        mut self,
+        summary: BTreeMap<String, String>,
+    ) -> Result<Option<(Draft, Option<Changed>)>, EngineError> {
         if !self.delta.is_empty() {
             self.stage()?;
         }
@@ -235,7 +243,8 @@ impl TableWriter {
             .iter()
             .filter_map(|name| Some(((*name).to_owned(), summary.get(*name)?.clone())))
             .collect();
-        Ok(Some(Draft {
+        let changed = self.noting.finish(&added);
+        let draft = Draft {
             table: self.table,
             added,
             deletes: self.delete_files,
@@ -244,6 +253,7 @@ impl TableWriter {
             blocks: self.blocks,
             state: None,
             note: serde_json::json!({ "rows": self.rows, "deleted": self.deleted }),
-        }))
+        };
+        Ok(Some((draft, changed)))
     }
 }

@@ -32,6 +32,7 @@ pub use commit::{CommitOutcome, Look, Progress};
 pub use error::LakeError;
 pub use lake::{Lake, LakeOptions};
 pub use probe::probe;
+pub use read::{PlacedChanges, Places};
 pub use seal::{SealInput, Sealed};
 pub use table::Table;
 pub use writer::{DataWriter, Place, WrittenFile};

@@ -26,6 +26,8 @@ mod plan;
 mod positions;
 mod rows;
 
+pub use changes::{PlacedChanges, Places};
+
 /// Names the read that failed.
 fn failed(action: &'static str, table: &TableName) -> impl Fn(LakeError) -> LakeReadError + Send + 'static {
     let table = table.to_string();

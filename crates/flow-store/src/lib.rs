@@ -36,6 +36,7 @@ mod operations;
 mod record;
 mod refreshes;
 mod runs;
+mod sorted;
 mod state;
 mod store;
 mod tables;

@@ -194,16 +194,15 @@ fn write(database: &Database, family: Family, messages: &Receiver<Message>) -> R
         };
         open.append(database, &run)?;
         end = Some(run.key(last).to_vec());
-        if open.writer.file_size() >= FILE_BYTES {
+        if open.is_full() {
             open.take_in(database, family)?;
         } else {
             file = Some(open);
         }
     }
-    // Given up: a file that stays behind goes at the next start.
-    if let Some(Incoming { writer, path }) = file {
-        drop(writer);
-        let _ = std::fs::remove_file(path);
+    // Given up.
+    if let Some(file) = file {
+        file.abandon();
     }
     Ok(())
 }
@@ -221,7 +220,7 @@ fn put_all(database: &Database, family: Family, run: &Run) -> Result<(), StoreEr
 }
 
 /// Is a file being written, of ascending keys.
-struct Incoming<'a> {
+pub(crate) struct Incoming<'a> {
     writer: SstFileWriter<'a>,
     path: PathBuf,
 }
@@ -230,12 +229,33 @@ struct Incoming<'a> {
 const FILL: &str = "fill the state directory";
 
 impl<'a> Incoming<'a> {
-    fn create(database: &Database, options: &'a Options) -> Result<Self, StoreError> {
+    pub(crate) fn create(database: &Database, options: &'a Options) -> Result<Self, StoreError> {
         let number = NEXT_FILE.fetch_add(1, Ordering::Relaxed);
         let path = database.incoming().join(format!("{number}.sst"));
         let writer = SstFileWriter::create(options);
         database.guard(FILL, |_| writer.open(&path))?;
         Ok(Incoming { writer, path })
+    }
+
+    /// Sets a value; keys must ascend.
+    pub(crate) fn put(&mut self, database: &Database, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        database.guard(FILL, |_| self.writer.put(key, value))
+    }
+
+    /// Adds to a sum; keys must ascend.
+    pub(crate) fn add(&mut self, database: &Database, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        database.guard(FILL, |_| self.writer.merge(key, value))
+    }
+
+    /// Says that the file has its size.
+    pub(crate) fn is_full(&self) -> bool {
+        self.writer.file_size() >= FILE_BYTES
+    }
+
+    /// Gives the file up. What stays behind goes at the next start.
+    pub(crate) fn abandon(self) {
+        drop(self.writer);
+        let _ = std::fs::remove_file(self.path);
     }
 
     fn append(&mut self, database: &Database, run: &Run) -> Result<(), StoreError> {
@@ -246,7 +266,7 @@ impl<'a> Incoming<'a> {
     }
 
     /// Ends the file and takes it in. It is synced, and so is its place in the database.
-    fn take_in(mut self, database: &Database, family: Family) -> Result<(), StoreError> {
+    pub(crate) fn take_in(mut self, database: &Database, family: Family) -> Result<(), StoreError> {
         database.guard(FILL, |db| {
             self.writer.finish()?;
             let mut options = IngestExternalFileOptions::default();

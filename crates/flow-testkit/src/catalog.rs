@@ -38,22 +38,43 @@ impl CatalogReader {
         Ok(text.map(|text| text.parse()).transpose()?.unwrap_or(Lsn::ZERO))
     }
 
+    /// Is where a table's metadata file lies; `None` if there is no such table.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn location(&self, namespace: &str, name: &str) -> Result<Option<String>> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?",
+        )?;
+        Ok(statement.query_row([namespace, name], |row| row.get(0)).optional()?)
+    }
+
     /// Counts the rows of a table's current snapshot by its summary; `None` while it has none.
     ///
     /// # Errors
     /// When the catalog or the metadata file cannot be read.
     pub fn total_records(&self, namespace: &str, name: &str) -> Result<Option<u64>> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?",
-        )?;
-        let location: Option<String> = statement.query_row([namespace, name], |row| row.get(0)).optional()?;
-        let Some(location) = location else { return Ok(None) };
-        let path = location.strip_prefix("file://").unwrap_or(&location);
-        let metadata: serde_json::Value = serde_json::from_slice(&std::fs::read(path)?)?;
-        let current = &metadata["current-snapshot-id"];
-        let snapshots = metadata["snapshots"].as_array();
-        let snapshot = snapshots.and_then(|all| all.iter().find(|snapshot| snapshot["snapshot-id"] == *current));
-        let total = snapshot.and_then(|snapshot| snapshot["summary"]["total-records"].as_str());
+        let Some(location) = self.location(namespace, name)? else {
+            return Ok(None);
+        };
+        let snapshot = current_snapshot(&location)?;
+        let total = snapshot.as_ref().and_then(|s| s["summary"]["total-records"].as_str());
         Ok(total.map(str::parse).transpose()?)
     }
+}
+
+/// Reads a metadata file's current snapshot; `None` while there is none.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn current_snapshot(location: &str) -> Result<Option<serde_json::Value>> {
+    let path = location.strip_prefix("file://").unwrap_or(location);
+    let mut metadata: serde_json::Value = serde_json::from_slice(&std::fs::read(path)?)?;
+    let current = metadata["current-snapshot-id"].take();
+    let snapshots = metadata["snapshots"].as_array_mut();
+    Ok(snapshots.and_then(|all| {
+        all.iter_mut()
+            .find(|s| s["snapshot-id"] == current)
+            .map(serde_json::Value::take)
+    }))
 }

@@ -8,3 +8,4 @@ pub mod catalog;
 pub mod clock;
 pub mod load;
 pub mod percentile;
+pub mod refresh;

@@ -5,12 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use flow_testkit::load;
+use flow_testkit::{load, refresh};
 
 const USAGE: &str = "\
 flow-load published CATALOG LSN SECONDS          waits until the catalog shows the LSN
 flow-load rows CATALOG NAMESPACE TABLE ROWS SECONDS   waits until a table holds so many rows
-flow-load freshness URL CATALOG RATE SECONDS ROWS     loads at a steady rate and reports freshness";
+flow-load freshness URL CATALOG RATE SECONDS ROWS     loads at a steady rate and reports freshness
+flow-load refresh URL CATALOG NAMESPACE.TABLE SECONDS SQL   changes the source and waits for a dynamic table";
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -38,6 +39,10 @@ async fn main() -> Result<()> {
                 rows: rows.parse().context("ROWS is a number")?,
             };
             serde_json::to_value(load::run(options).await?)?
+        }
+        ["refresh", url, catalog, output, most, sql] => {
+            let report = refresh::follow(url, Path::new(catalog), output, sql, seconds(most)?);
+            serde_json::to_value(report.await?)?
         }
         _ => bail!("usage:\n{USAGE}"),
     };

@@ -11,6 +11,7 @@ mod copy;
 mod drain;
 mod freshness;
 mod postgres;
+mod refresh;
 mod service;
 mod usage;
 
@@ -51,9 +52,13 @@ pub(crate) fn run(name: &str, args: &[&str]) -> Result<()> {
         "drain" => drain::measure,
         "copy" => copy::measure,
         "freshness" => freshness::measure,
-        _ => bail!("no benchmark {name}; there are drain, copy, freshness"),
+        "refresh" => refresh::measure,
+        _ => bail!("no benchmark {name}; there are drain, copy, freshness, refresh"),
     };
-    let options = parse(args)?;
+    let mut options = parse(args)?;
+    if name == "refresh" && !args.contains(&"--rows") {
+        options.rows = refresh::ROWS;
+    }
     // `--workspace` gives every dependency the features it has in the gate.
     let bins = [
         "--workspace",

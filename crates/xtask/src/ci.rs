@@ -93,9 +93,9 @@ pub(crate) fn slow(name: &str) -> Result<()> {
     let mut lanes = Lanes::default();
     let majors: &[&str] = match name {
         "majors" => &ALL_MAJORS,
-        "crash" | "random" | "soak" | "spark" => &["18"],
+        "crash" | "random" | "random-sql" | "soak" | "spark" => &["18"],
         "fuzz" => return fuzz(lanes),
-        _ => bail!("no lane {name}; there are majors, crash, random, soak, spark, fuzz"),
+        _ => bail!("no lane {name}; there are majors, crash, random, random-sql, soak, spark, fuzz"),
     };
     let fetching = Fetch::start(majors)?;
     if !lanes.run("build", BUILD_BUDGET, build_binary) || !lanes.run("fetch (wait)", minutes(10), || fetching.wait()) {

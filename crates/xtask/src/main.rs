@@ -24,7 +24,7 @@ cargo xtask ci                        the gate: format, tidy, build, clippy, uni
 cargo xtask slow LANE                 one long lane: majors, crash, random, soak, spark, fuzz
 cargo xtask service MAJOR [ARG…]      service tests on one PostgreSQL major; ARGs go to pytest
 cargo xtask tidy [--update]           text checks; --update rewrites the size ratchets
-cargo xtask bench drain|copy|freshness [--pg MAJOR] [--rows N] [--mutations N] [--seconds N] [--out FILE] [--keep]";
+cargo xtask bench drain|copy|freshness|refresh [--pg MAJOR] [--rows N] [--mutations N] [--seconds N] [--out FILE] [--keep]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -240,17 +240,26 @@ def check_all(flow, readers, lsn=None, seconds=60, pairs=None):
 def check_query(flow, name, sql, readers, tolerance=1e-12):
     """Compares a dynamic table with PostgreSQL's answer to the same query; floats within a relative tolerance."""
     with flow.database.connect() as c:
-        cursor = c.execute(sql)
-        wanted = [tuple(plain_value(v) for v in row) for row in cursor.fetchall()]
-        names = [d.name for d in cursor.description]
+        names, wanted = answer(c, sql)
     for reader in readers:
         columns, rows = reader.rows(name, skip=LINEAGE)
-        assert columns == names, f"{reader.name}: {name} has columns {columns}, the query {names}"
-        found = [tuple(plain_value(v) for v in row) for row in rows]
-        assert len(found) == len(wanted), f"{reader.name}: {name}: {len(wanted)} rows expected, {len(found)} found\n{wanted[:5]}\n{found[:5]}"
-        for want, have in zip(sorted(wanted, key=order), sorted(found, key=order)):
-            same = all(equal(a, b, tolerance) for a, b in zip(want, have))
-            assert same, f"{reader.name}: {name}: expected {want}, found {have}"
+        compare_rows(f"{reader.name}: {name}", names, wanted, columns, rows, tolerance)
+
+
+def answer(connection, sql):
+    """Gives column names and plain rows of PostgreSQL's answer."""
+    cursor = connection.execute(sql)
+    return [d.name for d in cursor.description], [tuple(plain_value(v) for v in row) for row in cursor.fetchall()]
+
+
+def compare_rows(what, names, wanted, columns, rows, tolerance=1e-12):
+    """Asserts that what a reader found is PostgreSQL's answer."""
+    assert columns == names, f"{what} has columns {columns}, the query {names}"
+    found = [tuple(plain_value(v) for v in row) for row in rows]
+    assert len(found) == len(wanted), f"{what}: {len(wanted)} rows expected, {len(found)} found\n{wanted[:5]}\n{found[:5]}"
+    for want, have in zip(sorted(wanted, key=order), sorted(found, key=order)):
+        same = all(equal(a, b, tolerance) for a, b in zip(want, have))
+        assert same, f"{what}: expected {want}, found {have}"
 
 
 LINEAGE = ("_flow_input_snapshot_id", "_flow_job_run_id", "_flow_processed_at", "_flow_refresh_mode")
@@ -273,7 +282,8 @@ def plain_value(value):
 def order(row):
     """Sorts rows; floats are rounded so that two that count as equal sort alike."""
     key = lambda v: float(f"{v:.9g}") if isinstance(v, float) else v
-    return tuple((v is None, str(type(key(v)).__name__) if v is not None else "", key(v) if v is not None else 0) for v in row)
+    kind = lambda v: "" if v is None else "nan" if v != v else type(v).__name__
+    return tuple((v is None, kind(v), 0 if v is None or v != v else key(v)) for v in row)
 
 
 def equal(a, b, tolerance):

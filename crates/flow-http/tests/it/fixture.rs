@@ -78,6 +78,7 @@ pub(crate) fn full_status() -> Status {
                 mode: "FULL".into(),
                 reason: "input changed".into(),
                 duration_ms: 3,
+                rows_read: 2,
                 rows_inserted: 1,
                 rows_deleted: 0,
             }),

@@ -7,6 +7,7 @@
 //! 2. `difference` compares the manifests of a step's ends: files that came and went, and counts.
 //! 3. `tasks` reads the delete files among them and says which rows of which file are needed.
 //! 4. `reading` reads those on blocking threads; `cancel` keeps back what was only carried over.
+//! 5. `placed` tells the same by place: it reads what came and says where that stood which went.
 
 use std::collections::BTreeSet;
 
@@ -16,6 +17,7 @@ use futures::{StreamExt, TryStreamExt};
 use iceberg::spec::{NestedFieldRef, SnapshotRef, Transform};
 
 use self::difference::Difference;
+pub use self::placed::{PlacedChanges, Places};
 use self::tasks::Task;
 use super::plan::{self, Content};
 use super::rows::RowReader;
@@ -28,6 +30,7 @@ use crate::table::Table;
 mod cancel;
 mod course;
 mod difference;
+mod placed;
 mod reading;
 mod tasks;
 

@@ -22,7 +22,7 @@ pub(super) fn measure(bench: &Bench) -> Result<Value> {
     let baseline = baseline(bench)?;
     let baseline_seconds = baseline["seconds"].as_f64().context("the baseline reports seconds")?;
 
-    let flow = Installation::new(bench, "load")?;
+    let flow = Installation::new(bench, &["load"])?;
     let start = Instant::now();
     let init = flow.start(&["init"])?;
     let catalog = flow.catalog();

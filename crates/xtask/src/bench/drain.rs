@@ -19,7 +19,7 @@ const CHANGES_EACH: u64 = 100;
 pub(super) fn measure(bench: &Bench) -> Result<Value> {
     let (postgres, mutations) = (&bench.postgres, bench.options.mutations);
     postgres.make_table("load", bench.options.rows)?;
-    let flow = Installation::new(bench, "load")?;
+    let flow = Installation::new(bench, &["load"])?;
     flow.run(&["init"])?;
     // Both baseline slots begin where ours does: nothing is written in between.
     for slot in ["warm", "baseline"] {

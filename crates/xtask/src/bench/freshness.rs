@@ -17,7 +17,7 @@ const ROWS_SHARE: u64 = 10;
 pub(super) fn measure(bench: &Bench) -> Result<Value> {
     let rows = bench.options.rows / ROWS_SHARE;
     bench.postgres.make_table("load", rows)?;
-    let flow = Installation::new(bench, "load")?;
+    let flow = Installation::new(bench, &["load"])?;
     flow.run(&["init"])?;
     let mut service = flow.start(&["run"])?;
     let catalog = flow.catalog();

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
 use super::Bench;
 use super::usage::{Usage, of_process};
@@ -24,15 +25,18 @@ pub(super) struct Installation {
 pub(super) struct Running(Child);
 
 impl Installation {
-    /// Writes a configuration for one table, all else at its default.
-    pub(super) fn new(bench: &Bench, table: &str) -> Result<Self> {
+    /// Writes a configuration for tables, all else at its default.
+    pub(super) fn new(bench: &Bench, tables: &[&str]) -> Result<Self> {
         let folder = bench.folder.join("flow");
         std::fs::create_dir_all(folder.join("transformations"))?;
-        let config = format!(
+        let mut config =
             "state_dir = \"state\"\n\n[source]\nid = \"bench\"\nconnection_env = \"FLOW_POSTGRES_URL\"\n\n\
              [catalog]\ntype = \"embedded\"\nwarehouse = \"warehouse\"\n\n[http]\nlisten = \"127.0.0.1:0\"\n\n\
-             [dynamic_tables]\ndir = \"transformations\"\n\n[[tables]]\nsource = \"public.{table}\"\ntarget = \"bronze.{table}\"\n"
-        );
+             [dynamic_tables]\ndir = \"transformations\"\n"
+                .to_owned();
+        for table in tables {
+            config += &format!("\n[[tables]]\nsource = \"public.{table}\"\ntarget = \"bronze.{table}\"\n");
+        }
         std::fs::write(folder.join("flow.toml"), config)?;
         Ok(Self {
             folder,
@@ -44,6 +48,17 @@ impl Installation {
     /// Is the catalog file.
     pub(super) fn catalog(&self) -> PathBuf {
         self.folder.join("warehouse/catalog.db")
+    }
+
+    /// Leaves one definition of a dynamic table.
+    pub(super) fn define(&self, sql: &str) -> Result<()> {
+        Ok(std::fs::write(self.folder.join("transformations/bench.sql"), sql)?)
+    }
+
+    /// Asks the running service how it stands; nothing while it does not answer.
+    pub(super) fn status(&self) -> Result<Value> {
+        let answer = self.command(&["status", "--json"])?.stdout(Stdio::piped()).output()?;
+        Ok(serde_json::from_slice(&answer.stdout).unwrap_or_default())
     }
 
     fn command(&self, words: &[&str]) -> Result<Command> {

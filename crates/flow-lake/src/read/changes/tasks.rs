@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::difference::{Difference, Kept, ascending};
+use super::placed::Places;
 use crate::error::LakeError;
 use crate::read::plan::{Content, PlannedFile};
 use crate::read::positions::{self, DeletedPositions, Wanted};
@@ -23,6 +24,21 @@ impl Part {
             true => Wanted::Only(&self.positions),
             false => Wanted::Except(&self.positions),
         }
+    }
+
+    /// Is rows at positions of a file, which ascend.
+    pub(super) fn only(file: Arc<str>, positions: Vec<u64>) -> Part {
+        Part {
+            file,
+            positions,
+            only: true,
+        }
+    }
+
+    /// Gives the places of the rows; `None` if those are all but some.
+    pub(super) fn into_places(self) -> Option<Places> {
+        let (file, positions) = (self.file, self.positions);
+        self.only.then_some(Places { file, positions })
     }
 
     /// Is a file's rows but those at the positions.
@@ -134,8 +150,7 @@ impl Deleted {
             let before = self.before.remove(&file).unwrap_or_default();
             for (positions, weight) in [(without(&after, &before), -1), (without(&before, &after), 1)] {
                 if !positions.is_empty() {
-                    let (file, only) = (file.clone(), true);
-                    tasks.push(Task::Rows(Part { file, positions, only }, weight));
+                    tasks.push(Task::Rows(Part::only(file.clone(), positions), weight));
                 }
             }
         }

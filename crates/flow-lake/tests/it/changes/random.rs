@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use flow_core::TableName;
 use flow_core::lake::{LocatedBatch, SnapshotReader};
 use flow_lake::{Lake, Table};
 use futures::TryStreamExt;
 use iceberg::spec::Operation;
 
-use super::{change, loose_deletes, loose_file, now, scanned, told};
+use super::{Multiset, change, count, loose_deletes, loose_file, now, scanned, told};
 use crate::fixture::{Warehouse, small_table};
 use crate::forge::Forged;
 
@@ -104,6 +105,30 @@ async fn random_commit(lake: &Lake, table: &Table, draw: &mut Draw, n: usize, fo
     forged.commit(lake, table).await
 }
 
+/// Reads a change by place, and then what went; `None` if it is not told by place.
+async fn by_place(
+    lake: &Lake,
+    name: &TableName,
+    from: i64,
+    to: i64,
+    projection: Option<Vec<usize>>,
+) -> Option<Multiset> {
+    let placed = lake
+        .changes_by_place(name, from, to, projection.clone())
+        .await
+        .expect("answers")?;
+    let went = lake.rows_at(name, to, placed.went, projection).await.expect("answers");
+    let mut rows = Multiset::new();
+    let came: Vec<LocatedBatch> = placed.came.try_collect().await.expect("reads");
+    came.iter().for_each(|located| count(&mut rows, &located.batch, |_| 1));
+    let went: Vec<LocatedBatch> = went.try_collect().await.expect("reads");
+    for located in &went {
+        assert_eq!(located.positions.len(), located.batch.num_rows());
+        count(&mut rows, &located.batch, |_| -1);
+    }
+    Some(rows)
+}
+
 async fn random_history(seed: u64, commits: usize) {
     let mut draw = Draw(seed);
     let (foreign, trimmed) = (seed % 2 == 1, seed % 3 == 2);
@@ -129,9 +154,17 @@ async fn random_history(seed: u64, commits: usize) {
             *wanted.entry(row).or_default() -= weight;
         }
         wanted.retain(|_, weight| *weight != 0);
-        let found = told(lake, name, cuts[from], cuts[to], projection).await;
+        let found = told(lake, name, cuts[from], cuts[to], projection.clone()).await;
         let found = found.unwrap_or_else(|gap| panic!("seed {seed}, commit {n}: {gap:?}"));
         assert_eq!(found.rows, wanted, "seed {seed}, commit {n}, {from} to {to}");
+        if let (Some(before), Some(after)) = (cuts[from], cuts[to]) {
+            let placed = by_place(lake, name, before, after, projection).await;
+            assert!(foreign || placed.is_some(), "seed {seed}, commit {n}, {from} to {to}");
+            assert!(
+                placed.is_none_or(|rows| rows == wanted),
+                "seed {seed}, commit {n}, {from} to {to}"
+            );
+        }
     }
 }
 

@@ -1,0 +1,293 @@
+//! What changed in the inputs of an incremental refresh.
+//!
+//! 1. [`find`] asks the lake what changed between the stored frontier and the wanted one, and counts.
+//!    No row is read for that.
+//! 2. [`gather`] makes rows with weights of it: those that came from their files, those that went from
+//!    the copies that the state keeps of them, or, where there is none, from the lake by place.
+//! 3. Where a change cannot be told by place (rewritten files, tables of other programs), the lake
+//!    reads both.
+
+use std::sync::Arc;
+
+use flow_core::changes::{ChangeBatch, ChangeStream, Changes};
+use flow_core::frontier::Frontier;
+use flow_core::lake::{LakeReadError, LakeTable, SnapshotReader};
+use flow_core::state::StateReader;
+use flow_lake::PlacedChanges;
+use flow_refresh::{DeltaInput, DeltaPlan, InputChanges, PlannedTable, RefreshContext, RefreshError};
+use flow_store::RefreshRecord;
+use futures::StreamExt;
+
+use crate::error::EngineError;
+use crate::handover;
+use crate::input_copies::{CopyDelta, InputCopies, keeps_copies};
+use crate::shared::Shared;
+
+/// Says why a refresh is a full one: a code in capitals, as `history` shows it.
+pub(crate) type Full = &'static str;
+
+/// Is the part of a refresh's memory that its inputs' changes may take.
+const CHANGES_SHARE: usize = 4;
+
+/// Is what changed, before a row is read.
+pub(crate) struct Found {
+    inputs: Vec<FoundInput>,
+    /// Counts the rows that came or went.
+    pub(crate) changed: u64,
+    /// Counts the rows that the inputs have.
+    pub(crate) whole: u64,
+}
+
+struct FoundInput {
+    input: DeltaInput,
+    /// Is its number among the plan's inputs.
+    number: usize,
+    /// Is the snapshot up to which the change goes.
+    to: Option<i64>,
+    columns: Vec<usize>,
+    source: Source,
+}
+
+/// Is where the rows of a change are read.
+enum Source {
+    Placed(PlacedChanges),
+    Lake(ChangeStream),
+}
+
+/// Is what changed, as rows.
+pub(crate) struct Gathered {
+    pub(crate) changes: InputChanges,
+    /// Is what becomes of the copies of input rows.
+    pub(crate) copies: CopyDelta,
+    /// Counts the rows read, from the lake and from copies.
+    pub(crate) rows_read: u64,
+}
+
+fn read_error(planned: &PlannedTable) -> impl Fn(LakeReadError) -> RefreshError {
+    let table = planned.name.to_string();
+    move |source| RefreshError::Read {
+        table: table.clone(),
+        source,
+    }
+}
+
+/// Finds what changed in every input.
+pub(crate) async fn find(
+    shared: &Arc<Shared>,
+    plan: &DeltaPlan,
+    record: &RefreshRecord,
+    planned: &PlannedTable,
+    wanted: &Frontier,
+) -> Result<Result<Found, Full>, EngineError> {
+    let read = read_error(planned);
+    let mut found = Found {
+        inputs: Vec::new(),
+        changed: 0,
+        whole: 0,
+    };
+    for (number, input) in plan.inputs().iter().enumerate() {
+        let name = &input.name;
+        let from = record.frontier.0.get(&name.to_string()).copied().flatten();
+        let to = wanted.0.get(&name.to_string()).copied().flatten();
+        let loaded = SnapshotReader::load(&shared.lake, name).await.map_err(&read)?;
+        let Some(loaded) = loaded else {
+            return Ok(Err("INPUT_NOT_DESCENDED"));
+        };
+        found.whole += rows_at(&loaded, to);
+        if from == to {
+            continue;
+        }
+        let Some(columns) = places_of(&loaded, input) else {
+            return Ok(Err("INPUT_COLUMNS"));
+        };
+        let (source, changed) = match source(shared, planned, input, (from, to), &columns).await? {
+            Ok(found) => found,
+            Err(full) => return Ok(Err(full)),
+        };
+        found.changed += changed;
+        found.inputs.push(FoundInput {
+            input: input.clone(),
+            number,
+            to,
+            columns,
+            source,
+        });
+    }
+    Ok(Ok(found))
+}
+
+/// Finds where the rows of a change are read, and counts them.
+async fn source(
+    shared: &Arc<Shared>,
+    planned: &PlannedTable,
+    input: &DeltaInput,
+    (from, to): (Option<i64>, Option<i64>),
+    columns: &[usize],
+) -> Result<Result<(Source, u64), Full>, EngineError> {
+    let read = read_error(planned);
+    if let (Some(from), Some(to)) = (from, to)
+        && let Some(placed) = placed(shared, input, (from, to), columns, &read).await?
+    {
+        let changed = placed.inserted + placed.deleted;
+        return Ok(Ok((Source::Placed(placed), changed)));
+    }
+    let name = &input.name;
+    let changes = shared.lake.changes(name, from, to, Some(columns.to_vec())).await;
+    Ok(match changes.map_err(read)? {
+        Changes::Unknown(gap) => Err(gap.code()),
+        Changes::Rows {
+            inserted,
+            deleted,
+            batches,
+        } => Ok((Source::Lake(batches), inserted + deleted)),
+    })
+}
+
+/// Takes what was handed over in memory, or asks the lake.
+async fn placed(
+    shared: &Arc<Shared>,
+    input: &DeltaInput,
+    (from, to): (i64, i64),
+    columns: &[usize],
+    read: &impl Fn(LakeReadError) -> RefreshError,
+) -> Result<Option<PlacedChanges>, EngineError> {
+    let name = &input.name;
+    let taken = shared.handover.changes(name, (from, to), &input.columns)?;
+    if taken.is_some() && !cfg!(debug_assertions) {
+        return Ok(taken);
+    }
+    let told = shared
+        .lake
+        .changes_by_place(name, from, to, Some(columns.to_vec()))
+        .await;
+    match (taken, told.map_err(read)?) {
+        (Some(taken), Some(told)) => handover::compared(name, taken, told).await.map(Some),
+        (taken, told) => Ok(taken.or(told)),
+    }
+}
+
+/// Lists the places of an input's columns in its table; `None` if one is not there.
+pub(crate) fn places_of(table: &LakeTable, input: &DeltaInput) -> Option<Vec<usize>> {
+    let place = |column: &String| table.schema.index_of(column).ok();
+    input.columns.iter().map(place).collect()
+}
+
+/// Counts a table's rows at a snapshot, as its summary says; 0 where it does not.
+fn rows_at(table: &LakeTable, snapshot: Option<i64>) -> u64 {
+    let snapshot = table.snapshots.iter().find(|s| Some(s.snapshot_id) == snapshot);
+    let records = snapshot.and_then(|snapshot| snapshot.summary.get("total-records"));
+    records.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+/// Is what is gathered so far, within its bound.
+struct Gathering {
+    gathered: Gathered,
+    batches: Vec<ChangeBatch>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+/// Says that a change does not fit memory.
+struct TooLarge;
+
+impl Gathering {
+    fn push(&mut self, batch: ChangeBatch) -> Result<(), TooLarge> {
+        self.gathered.rows_read += batch.weights.len() as u64;
+        let bytes = batch.rows.get_array_memory_size();
+        self.batches.push(batch);
+        self.grow(bytes)
+    }
+
+    fn grow(&mut self, bytes: usize) -> Result<(), TooLarge> {
+        self.bytes += bytes;
+        match self.bytes <= self.bytes_max {
+            true => Ok(()),
+            false => Err(TooLarge),
+        }
+    }
+}
+
+/// Reads what was found; `state` is the table's, at the stored frontier.
+pub(crate) async fn gather(
+    shared: &Arc<Shared>,
+    planned: &PlannedTable,
+    found: Found,
+    state: &dyn StateReader,
+    context: &RefreshContext,
+) -> Result<Result<Gathered, Full>, EngineError> {
+    let mut gathering = Gathering {
+        gathered: Gathered {
+            changes: InputChanges::new(),
+            copies: CopyDelta::new(),
+            rows_read: 0,
+        },
+        batches: Vec::new(),
+        bytes: 0,
+        bytes_max: context.memory_bytes / CHANGES_SHARE,
+    };
+    for found in found.inputs {
+        let name = found.input.name.clone();
+        let Ok(()) = gather_input(shared, planned, found, state, &mut gathering).await? else {
+            return Ok(Err("CHANGE_EXCEEDS_MEMORY"));
+        };
+        let batches = std::mem::take(&mut gathering.batches);
+        gathering.gathered.changes.insert(name, batches);
+    }
+    Ok(Ok(gathering.gathered))
+}
+
+async fn gather_input(
+    shared: &Arc<Shared>,
+    planned: &PlannedTable,
+    found: FoundInput,
+    state: &dyn StateReader,
+    out: &mut Gathering,
+) -> Result<Result<(), TooLarge>, EngineError> {
+    let read = read_error(planned);
+    let placed = match found.source {
+        Source::Placed(placed) => placed,
+        Source::Lake(mut batches) => {
+            while let Some(batch) = batches.next().await {
+                if out.push(batch.map_err(&read)?).is_err() {
+                    return Ok(Err(TooLarge));
+                }
+            }
+            return Ok(Ok(()));
+        }
+    };
+    let copies = InputCopies::new(planned, &found.input, found.number)?;
+    let kept = keeps_copies(shared, &found.input.name);
+    let mut came = placed.came;
+    while let Some(located) = came.next().await {
+        let located = located.map_err(&read)?;
+        let bytes = match kept {
+            true => copies.came(&located, &mut out.gathered.copies)?,
+            false => 0,
+        };
+        if out
+            .grow(bytes)
+            .and(out.push(ChangeBatch::of(located.batch, 1)))
+            .is_err()
+        {
+            return Ok(Err(TooLarge));
+        }
+    }
+    // Bounded, because so many rows that come were, and no less goes.
+    let went = copies.went(state, &placed.went, &mut out.gathered.copies)?;
+    if out.push(ChangeBatch::of(went.rows, -1)).is_err() {
+        return Ok(Err(TooLarge));
+    }
+    let Some(to) = found.to.filter(|_| !went.missed.is_empty()) else {
+        return Ok(Ok(()));
+    };
+    let rows = shared
+        .lake
+        .rows_at(&found.input.name, to, went.missed, Some(found.columns));
+    let mut rows = rows.await.map_err(&read)?;
+    while let Some(located) = rows.next().await {
+        if out.push(ChangeBatch::of(located.map_err(&read)?.batch, -1)).is_err() {
+            return Ok(Err(TooLarge));
+        }
+    }
+    Ok(Ok(()))
+}
