@@ -25,7 +25,7 @@ use crate::input_changes::{self, Full, places_of};
 use crate::input_copies::{InputCopies, keeps_copies};
 use crate::output_index::{Filling, Located, locate};
 use crate::publish::blocking;
-use crate::refresh_work::Request;
+use crate::request::Request;
 use crate::shared::Shared;
 
 /// Is the part of the rows that are read, in percent, from which a change is computed in full: there

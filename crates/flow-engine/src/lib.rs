@@ -43,6 +43,7 @@ mod publisher;
 mod reads;
 mod refresh_work;
 mod refresher;
+mod request;
 mod resolve;
 mod rounds;
 mod service;

@@ -13,9 +13,7 @@ use flow_core::lake::SnapshotReader;
 use flow_core::state::StateDelta;
 use flow_core::{Attempt, Epoch, Lsn, OperationId};
 use flow_lake::{Place, Progress, Table, WrittenFile};
-use flow_refresh::{
-    Mode, PlannedTable, RefreshContext, RefreshInput, RefreshOutput, RowDigest, refresh_full, schema_difference,
-};
+use flow_refresh::{Mode, PlannedTable, RefreshContext, RefreshOutput, RowDigest, refresh_full, schema_difference};
 use flow_store::{
     CompletionWrites, Kind, NewShare, OperationRecord, RefreshCompletion, RefreshRecord, RefreshRun, StateId,
     StateStamp,
@@ -30,26 +28,11 @@ use crate::incremental::{self, Change};
 use crate::input_changes::Full;
 use crate::output_index::{self, FileNumber};
 use crate::publish::{Draft, SharePlan, Work, blocking, publish, retrying};
+use crate::request::Request;
 use crate::shared::Shared;
 
 /// Is the part of the memory budget that one refresh may hold.
 const MEMORY_SHARE: usize = 3;
-
-/// Asks for one refresh.
-#[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) planned: Arc<PlannedTable>,
-    pub(crate) record: Option<RefreshRecord>,
-    pub(crate) frontier: Frontier,
-    pub(crate) inputs: Vec<RefreshInput>,
-    pub(crate) data_lsn: Lsn,
-    pub(crate) epoch: u64,
-    /// Is when the source committed the newest change that is read, in microseconds since 1970.
-    pub(crate) commit_time_us: Option<UnixMicros>,
-    pub(crate) reason: String,
-    /// Makes a refresh that the user forces differ from the one it repeats.
-    pub(crate) nonce: Option<String>,
-}
 
 /// Is a refresh that ended.
 #[derive(Debug)]
