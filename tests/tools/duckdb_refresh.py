@@ -45,7 +45,7 @@ before, start = cpu(), time.perf_counter()
 con.execute(copy)
 seconds, used = time.perf_counter() - start, cpu() - before
 peak = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
-columns = ", ".join(row[0] for row in con.execute(f"DESCRIBE SELECT * FROM '{out}'").fetchall())
+columns = ", ".join(f'"{row[0]}"' for row in con.execute(f"DESCRIBE SELECT * FROM '{out}'").fetchall())
 con.execute(f"CREATE TEMP TABLE there AS SELECT * FROM '{out}'")
 con.execute(f"CREATE TEMP TABLE here AS SELECT {columns} FROM {table}")
 count = lambda query: con.execute(f"SELECT count(*) FROM {query}").fetchone()[0]

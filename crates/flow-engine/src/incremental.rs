@@ -138,9 +138,12 @@ pub(crate) async fn change(
         }
     };
     let reader = shared.store.states().reader(stamp.id);
-    let gathered = match input_changes::gather(shared, planned, found, &reader, context).await? {
-        Ok(gathered) => gathered,
-        Err(full) => return Ok(Err(full)),
+    let gathered = match input_changes::gather(shared, planned, found, &reader, context).await {
+        Err(error @ EngineError::State(_)) => return damaged(shared, error),
+        gathered => match gathered? {
+            Ok(gathered) => gathered,
+            Err(full) => return Ok(Err(full)),
+        },
     };
     let mut delta = match refresh_delta(planned, plan, &gathered.changes, &reader, context).await {
         Ok(delta) => delta,

@@ -13,7 +13,7 @@ use flow_core::changes::{ChangeBatch, ChangeStream, Changes};
 use flow_core::frontier::Frontier;
 use flow_core::lake::{LakeReadError, LakeTable, SnapshotReader};
 use flow_core::state::StateReader;
-use flow_lake::PlacedChanges;
+use flow_lake::{PlacedChanges, Places};
 use flow_refresh::{DeltaInput, DeltaPlan, InputChanges, PlannedTable, RefreshContext, RefreshError};
 use flow_store::RefreshRecord;
 use futures::StreamExt;
@@ -28,6 +28,12 @@ pub(crate) type Full = &'static str;
 
 /// Is the part of a refresh's memory that its inputs' changes may take.
 const CHANGES_SHARE: usize = 4;
+
+/// Is how many copies are looked up at once.
+const PART_ROWS: usize = 8192;
+
+/// Is what the removal of a copy takes: its key, and its entry in the delta.
+const REMOVED_BYTES: usize = 96;
 
 /// Is what changed, before a row is read.
 pub(crate) struct Found {
@@ -272,17 +278,19 @@ async fn gather_input(
             return Ok(Err(TooLarge));
         }
     }
-    // Bounded, because so many rows that come were, and no less goes.
-    let went = copies.went(state, &placed.went, &mut out.gathered.copies)?;
-    if out.push(ChangeBatch::of(went.rows, -1)).is_err() {
-        return Ok(Err(TooLarge));
+    let mut missed = Vec::new();
+    for places in in_parts(placed.went) {
+        let went = copies.went(state, &places, &mut out.gathered.copies)?;
+        missed.extend(went.missed);
+        let removed = went.rows.num_rows() * REMOVED_BYTES;
+        if out.grow(removed).and(out.push(ChangeBatch::of(went.rows, -1))).is_err() {
+            return Ok(Err(TooLarge));
+        }
     }
-    let Some(to) = found.to.filter(|_| !went.missed.is_empty()) else {
+    let Some(to) = found.to.filter(|_| !missed.is_empty()) else {
         return Ok(Ok(()));
     };
-    let rows = shared
-        .lake
-        .rows_at(&found.input.name, to, went.missed, Some(found.columns));
+    let rows = shared.lake.rows_at(&found.input.name, to, missed, Some(found.columns));
     let mut rows = rows.await.map_err(&read)?;
     while let Some(located) = rows.next().await {
         if out.push(ChangeBatch::of(located.map_err(&read)?.batch, -1)).is_err() {
@@ -290,4 +298,57 @@ async fn gather_input(
         }
     }
     Ok(Ok(()))
+}
+
+/// Cuts places into parts of few rows.
+fn in_parts(places: Vec<Places>) -> Vec<Vec<Places>> {
+    let mut parts = vec![Vec::new()];
+    let mut room = PART_ROWS;
+    for Places { file, positions } in places {
+        let mut left = &positions[..];
+        while !left.is_empty() {
+            let (now, later) = left.split_at(left.len().min(room));
+            let part = Places {
+                file: file.clone(),
+                positions: now.to_vec(),
+            };
+            parts.last_mut().expect("there is a part").push(part);
+            (left, room) = (later, room - now.len());
+            if room == 0 {
+                parts.push(Vec::new());
+                room = PART_ROWS;
+            }
+        }
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_hold_all_places_in_order() {
+        for counts in [
+            vec![],
+            vec![3],
+            vec![PART_ROWS],
+            vec![PART_ROWS + 1, 2],
+            vec![5, PART_ROWS * 2, 7],
+        ] {
+            let places = counts.iter().enumerate().map(|(file, count)| Places {
+                file: file.to_string().into(),
+                positions: (0..*count as u64).collect(),
+            });
+            let flat = |places: &[Places]| -> Vec<(Arc<str>, u64)> {
+                let each = |p: &Places| p.positions.iter().map(|at| (p.file.clone(), *at)).collect::<Vec<_>>();
+                places.iter().flat_map(each).collect()
+            };
+            let places: Vec<Places> = places.collect();
+            let parts = in_parts(places.clone());
+            assert!(parts.iter().all(|part| (1..=PART_ROWS).contains(&flat(part).len())));
+            assert_eq!(flat(&parts.concat()), flat(&places));
+        }
+    }
 }

@@ -66,17 +66,19 @@ impl RowCopies {
     pub fn rows<'a>(&self, copies: impl Iterator<Item = &'a [u8]>) -> Result<RecordBatch, RefreshError> {
         let parser = self.converter.parser();
         let mut count = 0;
-        let counted = copies.inspect(|_| count += 1);
-        let made = |columns: Vec<ArrayRef>, count| {
+        let copies = copies.inspect(|_| count += 1).map(|copy| parser.parse(copy));
+        let columns = if self.schema.fields().is_empty() {
+            copies.for_each(drop);
+            Ok(Vec::new())
+        } else {
+            self.converter.convert_rows(copies)
+        };
+        let made = |columns: Vec<ArrayRef>| {
             let options = RecordBatchOptions::new().with_row_count(Some(count));
             RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
         };
-        let columns = match self.schema.fields().is_empty() {
-            true => Ok(counted.for_each(drop)).map(|()| Vec::new()),
-            false => self.converter.convert_rows(counted.map(|copy| parser.parse(copy))),
-        };
         columns
-            .and_then(|columns| made(columns, count))
+            .and_then(made)
             .map_err(|error| failed(&self.table, error.into()))
     }
 }

@@ -303,7 +303,7 @@ mod tests {
                 let mut key = state_prefix(1, Generation(generation)).to_vec();
                 let (few, weight) = (draw % 500, (draw >> 20) as i64 % 9 - 4);
                 key.extend_from_slice(few.to_be_bytes()[7 - (few % 3) as usize..].as_ref());
-                if draw % 7 == 0 && few >= 250 {
+                if draw.is_multiple_of(7) && few >= 250 {
                     key.push(b'p');
                     let value = vec![b'v'; (draw >> 40) as usize % 20];
                     sorted.put(&key, &value).expect("taken");

@@ -59,7 +59,7 @@ pub async fn follow(url: &str, catalog: &Path, output: &str, sql: &str, most: Du
     let mut wanted = BTreeMap::new();
     for (input, location) in inputs.into_iter().zip(&after) {
         let id = current_snapshot(location)?.and_then(|snapshot| snapshot["snapshot-id"].as_i64());
-        wanted.insert(input, id);
+        wanted.insert(input, id.map(|id| id.to_string()));
     }
     let mut seen = String::new();
     loop {
@@ -83,7 +83,8 @@ pub async fn follow(url: &str, catalog: &Path, output: &str, sql: &str, most: Du
     }
 }
 
-fn frontier(snapshot: &Value) -> Result<BTreeMap<String, Option<i64>>> {
+/// Reads which snapshot of each input a snapshot reflects.
+fn frontier(snapshot: &Value) -> Result<BTreeMap<String, Option<String>>> {
     let text = snapshot["summary"]["flow.frontier"].as_str();
     Ok(serde_json::from_str(text.context("the snapshot has no frontier")?)?)
 }
