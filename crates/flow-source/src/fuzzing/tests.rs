@@ -11,8 +11,9 @@ pub(crate) const COPY_HEAD: &[u8; 19] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 /// Is its end.
 pub(crate) const COPY_END: [u8; 2] = [0xff, 0xff];
 
+/// Is in the package's folder, where cargo runs its tests.
 fn folder(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name)
+    PathBuf::from(name)
 }
 
 /// Reads the inputs in a folder of the crate, by name.

@@ -23,8 +23,9 @@ pub(crate) struct Server {
     env: Vec<(String, String)>,
 }
 
+/// Is seen from the package's folder, where cargo runs its tests.
 fn script() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/tools/pg.sh")
+    PathBuf::from("../../tests/tools/pg.sh")
 }
 
 fn free_port() -> u16 {

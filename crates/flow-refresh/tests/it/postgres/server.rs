@@ -19,8 +19,9 @@ pub(super) struct Server {
     port: u16,
 }
 
+/// Is seen from the package's folder, where cargo runs its tests.
 fn tools() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/tools/pg.sh")
+    PathBuf::from("../../tests/tools/pg.sh")
 }
 
 impl Server {
