@@ -3,8 +3,6 @@ import csv
 import datetime
 import io
 import json
-import os
-import signal
 
 import pytest
 
@@ -22,13 +20,6 @@ def simple(database, make_flow):
     return make_flow(database, ["public.t", "public.u"])
 
 
-def reload(flow):
-    """Sends SIGHUP and waits until the log says what came of it."""
-    before = flow.log.read_text().count("the configuration was")
-    os.kill(flow.process.pid, signal.SIGHUP)
-    wait_for("the reload", lambda: flow.log.read_text().count("the configuration was") > before, 30)
-
-
 def everything_below(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
@@ -37,7 +28,7 @@ def test_reload_takes_a_new_transformation(simple, database, read):
     flow = simple
     flow.start().wait_ready()
     flow.transformation("counted", "CREATE DYNAMIC TABLE gold.counted AS SELECT count(*) AS n FROM public.t;")
-    reload(flow)
+    flow.reload()
     flow.wait_dynamic(names={"gold.counted"})
     readers = read(flow)
     oracle.check_query(flow, "gold.counted", "SELECT count(*) AS n FROM public.t", readers)
@@ -48,7 +39,7 @@ def test_reload_takes_a_new_transformation(simple, database, read):
     good = flow.config.read_text()
     flow.allow("unknown key")
     flow.config.write_text(good.replace("[http]", "[http]\nlistenn = 1"))
-    reload(flow)
+    flow.reload()
     assert "listenn" in flow.log_tail(50)
     database.execute("INSERT INTO t VALUES (12, 'x')")
     flow.wait_dynamic(names={"gold.counted"})
@@ -67,7 +58,7 @@ def test_statement_that_cannot_be_read_is_in_the_status(simple, database):
     flow.run("status").expect(0, r"problem \[F0401\] .*broken\.sql:3:8: ")
     flow.wait_dynamic(names={"gold.good"})
     flow.transformation("broken", "CREATE DYNAMIC TABLE gold.good AS SELECT id FROM public.t;")
-    reload(flow)
+    flow.reload()
     wait_for("the problem to go", lambda: flow.status()["problems"] == [])
 
 
@@ -98,7 +89,7 @@ def test_table_that_left_the_configuration_goes_on(simple, database, read):
     flow.write_config()
     said = lambda: [line for line in flow.log.read_text().splitlines() if "no longer in the configuration" in line]
     assert said() == []
-    reload(flow)
+    flow.reload()
     [line] = said()
     assert json.loads(line)["level"] == "WARN" and "public.u" in line and "public.t" not in line
     database.execute("UPDATE u SET v = 'again'", "UPDATE t SET v = 'again'")

@@ -64,7 +64,7 @@ def one_round(seed, server, make_flow, read, seen):
             if step:
                 history.append(random_sql.changes(rng))
                 database.transaction(*history[-1])
-            blocked = statements.wait(flow, kept, kinds=("auto",))
+            blocked = statements.wait(flow, kept, ("auto",))
             at = pointers(flow.catalog)[0]
             for s in kept:
                 name = f"auto.{s.name}"

@@ -25,9 +25,20 @@ def test_there_are_enough():
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name, part, count", parts())
 def test_three_ways(database, make_flow, read, name, part, count):
-    world = WORLDS[name]
+    """In full at the last step only, where the tables have been filled, emptied and filled again."""
+    three_ways(database, make_flow, read, WORLDS[name], (part, count), full_from=len(WORLDS[name].steps) - 1)
+
+
+@pytest.mark.lane("random-sql")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name, part, count", parts())
+def test_three_ways_at_every_step(database, make_flow, read, name, part, count):
+    three_ways(database, make_flow, read, WORLDS[name], (part, count), full_from=0)
+
+
+def three_ways(database, make_flow, read, world, part, full_from):
     # Every installation gets some of each section.
-    chosen = world.statements[part::count]
+    chosen = world.statements[part[0] :: part[1]]
     computed = [s for s in chosen if not s.refused]
     sound = [s for s in computed if not s.fails]
     flow = statements.prepare(world, database, make_flow, computed)
@@ -35,12 +46,18 @@ def test_three_ways(database, make_flow, read, name, part, count):
     flow.start().wait_ready()
     judge = statements.Judge(flow, read(flow))
     wrong = {}
+    kinds = ("auto",)
     # The first content of both is computed the same way; what state was built beside it shows in the first step.
-    blocked = statements.wait(flow, sound)
-    for where, step in world.steps:
+    blocked = statements.wait(flow, sound, kinds)
+    for number, (where, step) in enumerate(world.steps):
+        if number == full_from:
+            statements.declare_whole(flow, computed)
+            flow.reload()
+            kinds = ("whole", "auto")
         database.transaction(*step)
-        blocked = statements.wait(flow, sound)
-        for s, why in judge.differences(computed, where, strangers=step is world.steps[-1][1]).items():
+        blocked = statements.wait(flow, sound, kinds)
+        last = number == len(world.steps) - 1
+        for s, why in judge.differences(computed, where, kinds, strangers=last).items():
             wrong.setdefault(s, why)
     wrong.update({name: f"{name} is blocked: {why}" for name, why in blocked.items()})
     for s in sound:

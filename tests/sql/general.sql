@@ -148,7 +148,6 @@ SELECT t.k, count(*) AS c, min(u.lim) AS m FROM bronze.t JOIN bronze.u ON t.k = 
 SELECT k, max(n) FILTER (WHERE b) AS a, min(s) FILTER (WHERE n > 1) AS c FROM bronze.t GROUP BY k;
 -- full: AGGREGATE_WITHOUT_GROUP
 SELECT string_agg(s, ',' ORDER BY s, id) AS a FROM bronze.t;
--- full: AGGREGATE_IN_GROUPING_SETS
 SELECT k, s, string_agg(s, ',' ORDER BY s, id) AS a FROM bronze.t GROUP BY GROUPING SETS ((k), (k, s));
 
 --! statements sets

@@ -166,6 +166,12 @@ class Flow:
         self.process = None
         return code
 
+    def reload(self):
+        """Sends SIGHUP and waits until the log says what came of it."""
+        before = self.log.read_text().count("the configuration was")
+        self.process.send_signal(signal.SIGHUP)
+        wait_for("the reload", lambda: self.log.read_text().count("the configuration was") > before, 30)
+
     def stop(self, seconds=30):
         """Asks the service to end and expects that it does so cleanly."""
         self.process.send_signal(signal.SIGTERM)
