@@ -62,6 +62,7 @@ def test_all_problems_at_once(simple):
     assert str(line_of(simple, "intervall")) in result.err + result.out
 
 
+@pytest.mark.any_major
 def test_two_tables_with_one_target(simple, database):
     """Both lines are named; where a schema's tables are only known to the server, both tables are."""
     simple.tables = [{"source": "public.t", "target": "a.x"}, {"source": "public.u", "target": "a.x"}]
@@ -76,6 +77,7 @@ def test_two_tables_with_one_target(simple, database):
     assert slots(database) == []
 
 
+@pytest.mark.any_major
 @pytest.mark.parametrize("command", ["check", "init", "run", "discover", "plan"])
 def test_unknown_key(simple, command):
     edit(simple, "slot =", "slott =")
@@ -106,6 +108,7 @@ def test_not_loopback_needs_a_token(simple):
     simple.run("check").expect(78, "token")
 
 
+@pytest.mark.any_major
 def test_usage():
     run = lambda *a: subprocess.run([binary(), *a], capture_output=True, text=True, timeout=30)
     assert run("no-such-command").returncode == 2
@@ -419,6 +422,7 @@ def test_lost_state_directory(simple, database):
     assert slots(database) == [(simple.slot,)], "nothing was dropped"
 
 
+@pytest.mark.any_major
 def test_state_directory_of_another_source(simple, database, make_flow):
     simple.start().wait_ready()
     simple.stop()
@@ -430,6 +434,7 @@ def test_state_directory_of_another_source(simple, database, make_flow):
     simple.run("run").expect(78, "slot")
 
 
+@pytest.mark.any_major
 def test_second_process_on_one_state_directory(simple):
     simple.start().wait_ready()
     simple.run("run").expect(75, "state")
@@ -469,6 +474,7 @@ def test_foreign_commit_blocks_its_table(database, make_flow, read):
     oracle.check_table(flow, "u", "public.u", readers)
 
 
+@pytest.mark.any_major
 def test_setting_an_initialised_table_cannot_follow(simple):
     simple.start().wait_ready()
     simple.stop()
@@ -640,6 +646,7 @@ def test_disk_floor_pauses_capture(simple, database, read):
 
 
 # The harness is part of what is tested: it must see a wrong row.
+@pytest.mark.any_major
 def test_the_oracle_sees_a_difference():
     assert oracle.differences([("1", None)], [("1", None)]) == ""
     assert oracle.differences([("1", None)], [("1", "")])

@@ -2,6 +2,8 @@
 import sqlite3
 import time
 
+import pytest
+
 from flowtest import oracle, workload
 from flowtest.postgres import lsn_number
 from flowtest.waiting import wait_for
@@ -130,6 +132,7 @@ def test_server_away_past_retry_for(own_server, make_flow):
     database.drop()
 
 
+@pytest.mark.any_major
 def test_probes_status_and_metrics(database, make_flow):
     flow = simple(database, make_flow)
     flow.wait_caught_up()

@@ -64,6 +64,7 @@ def crash_at(flow, database, name, nth, rng):
     hit.unlink()
 
 
+@pytest.mark.any_major
 @pytest.mark.parametrize("name", FAILPOINTS)
 def test_killed_at_each_durable_step(database, make_flow, read, rng, name):
     workload.prepare(database)
@@ -77,6 +78,7 @@ def test_killed_at_each_durable_step(database, make_flow, read, rng, name):
         flow.stop()
 
 
+@pytest.mark.any_major
 def test_commit_that_the_catalog_forgot_is_found(database, make_flow, read):
     """Records of old commits are dropped from the catalog, also by another service on it. The table itself still has
     the attempt's marker, so a service that died before it heard of its commit does not publish it again."""

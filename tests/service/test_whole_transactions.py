@@ -4,11 +4,14 @@ import sqlite3
 import threading
 
 import psycopg
+import pytest
 
 from flowtest import oracle
 from flowtest.lake import DuckReader, pointers
 from flowtest.postgres import lsn_number
 from flowtest.waiting import wait_for
+
+pytestmark = pytest.mark.any_major
 
 ACCOUNTS = 50
 TOTAL = 2 * ACCOUNTS * 1000
