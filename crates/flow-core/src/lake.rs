@@ -63,6 +63,15 @@ pub struct LakeTable {
     pub properties: BTreeMap<String, String>,
 }
 
+impl LakeTable {
+    /// Counts the rows of the data files of a snapshot, as its summary says; `None` where it does not.
+    /// Rows that delete files took away are counted, too.
+    pub fn rows_at(&self, snapshot_id: Option<i64>) -> Option<u64> {
+        let snapshot = self.snapshots.iter().find(|s| Some(s.snapshot_id) == snapshot_id)?;
+        snapshot.summary.get("total-records")?.parse().ok()
+    }
+}
+
 /// Reads tables of the catalog at chosen snapshots. Never changes anything.
 #[async_trait]
 pub trait SnapshotReader: Send + Sync + std::fmt::Debug {

@@ -244,10 +244,10 @@ pub(crate) async fn build(
             generation: Generation(1),
         },
     };
+    let reader: Arc<dyn SnapshotReader> = Arc::new(shared.lake.clone());
     // What an interrupted build left of this very generation.
     states.drop_generation(id)?;
     let mut builder = states.builder(id);
-    let reader: Arc<dyn SnapshotReader> = Arc::new(shared.lake.clone());
     build_state(planned, plan, inputs, reader.clone(), &mut builder, context).await?;
     if let Some(snapshot) = record.snapshot_id {
         let read = |source| RefreshError::Read {

@@ -99,7 +99,7 @@ pub(crate) async fn find(
         let Some(loaded) = loaded else {
             return Ok(Err("INPUT_NOT_DESCENDED"));
         };
-        found.whole += rows_at(&loaded, to);
+        found.whole += loaded.rows_at(to).unwrap_or(0);
         if from == to {
             continue;
         }
@@ -176,13 +176,6 @@ async fn placed(
 pub(crate) fn places_of(table: &LakeTable, input: &DeltaInput) -> Option<Vec<usize>> {
     let place = |column: &String| table.schema.index_of(column).ok();
     input.columns.iter().map(place).collect()
-}
-
-/// Counts a table's rows at a snapshot, as its summary says; 0 where it does not.
-fn rows_at(table: &LakeTable, snapshot: Option<i64>) -> u64 {
-    let snapshot = table.snapshots.iter().find(|s| Some(s.snapshot_id) == snapshot);
-    let records = snapshot.and_then(|snapshot| snapshot.summary.get("total-records"));
-    records.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 /// Is what is gathered so far, within its bound.

@@ -13,7 +13,10 @@ use flow_core::lake::SnapshotReader;
 use flow_core::state::StateDelta;
 use flow_core::{Attempt, Epoch, Lsn, OperationId};
 use flow_lake::{Place, Progress, Table, WrittenFile};
-use flow_refresh::{Mode, PlannedTable, RefreshContext, RefreshOutput, RowDigest, refresh_full, schema_difference};
+use flow_refresh::{
+    Inserted, Mode, PlannedTable, RefreshContext, RefreshError, RefreshOutput, RowDigest, refresh_full,
+    schema_difference,
+};
 use flow_store::{
     CompletionWrites, Kind, NewShare, OperationRecord, RefreshCompletion, RefreshRecord, RefreshRun, StateId,
     StateStamp,
@@ -58,6 +61,7 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Re
         processed_at_us: started_us,
         memory_bytes: shared.options().limits.memory_bytes / MEMORY_SHARE,
         partitions: 0,
+        scratch: shared.scratch()?,
     };
     let (output, full) = compute(shared, &request, &table, &context).await?;
     failpoint::hit("refresh_computed");
@@ -165,9 +169,31 @@ async fn compute(
     }
 }
 
+/// Is rows to insert.
+enum Rows {
+    Of(Vec<RecordBatch>),
+    Full(Inserted),
+}
+
+impl Rows {
+    fn count(&self) -> u64 {
+        match self {
+            Rows::Of(batches) => batches.iter().map(|batch| batch.num_rows() as u64).sum(),
+            Rows::Full(inserted) => inserted.rows(),
+        }
+    }
+
+    fn batches(self) -> Result<Box<dyn Iterator<Item = Result<RecordBatch, RefreshError>> + Send>, RefreshError> {
+        Ok(match self {
+            Rows::Of(batches) => Box::new(batches.into_iter().map(Ok)),
+            Rows::Full(inserted) => Box::new(inserted.batches()?),
+        })
+    }
+}
+
 /// Is what a refresh writes.
 struct Output {
-    inserted: Vec<RecordBatch>,
+    inserted: Rows,
     /// Holds file and position of each row to delete, sorted.
     deleted: Vec<(Arc<str>, u64)>,
     rows_read: u64,
@@ -192,7 +218,7 @@ impl Output {
         Output {
             rows_changed: None,
             predicted_ms,
-            inserted: full.inserted,
+            inserted: Rows::Full(full.inserted),
             deleted: full.deleted,
             rows_read: full.rows_read,
             kept: None,
@@ -209,7 +235,7 @@ impl Output {
         deleted.sort_unstable();
         delta.0.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         Output {
-            inserted: change.rows.inserted,
+            inserted: Rows::Of(change.rows.inserted),
             deleted,
             rows_read: change.rows_read,
             rows_changed: Some(change.rows_changed),
@@ -223,7 +249,7 @@ impl Output {
     }
 
     fn rows_inserted(&self) -> u64 {
-        self.inserted.iter().map(|batch| batch.num_rows() as u64).sum()
+        self.inserted.count()
     }
 
     fn rows_deleted(&self) -> u64 {
@@ -231,7 +257,7 @@ impl Output {
     }
 
     fn is_empty(&self) -> bool {
-        self.inserted.is_empty() && self.deleted.is_empty()
+        self.rows_inserted() == 0 && self.deleted.is_empty()
     }
 }
 
@@ -489,10 +515,11 @@ impl Work for RefreshWork {
         };
         let mut writer = shared.lake.data_writer(&table, operation.id(), attempt, 0)?;
         let mut noting = shared.noting(name);
-        let mut places = Vec::with_capacity(output.inserted.len());
-        for batch in &output.inserted {
-            let place = writer.write(batch).await?;
-            noting.came(place, batch);
+        let mut places = Vec::new();
+        for batch in output.inserted.batches()? {
+            let batch = batch?;
+            let place = writer.write(&batch).await?;
+            noting.came(place, &batch);
             places.push((place, batch.num_rows() as u64));
         }
         noting.went(&output.deleted);

@@ -9,6 +9,7 @@ use std::time::Duration;
 use flow_core::clock::Clock;
 use flow_core::{Lsn, OperationId, TableId, TableName};
 use flow_lake::Lake;
+use flow_refresh::Scratch;
 use flow_store::{Store, TableRecord, TableState};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +31,9 @@ const DISK_LOOK: Duration = Duration::from_millis(250);
 
 /// Is the part of the memory budget that changes which wait for refreshes may take.
 const NOTES_SHARE: usize = 16;
+
+/// Is the part of the free disk, above its floor, that each user of a refresh's scratch files may take.
+const SCRATCH_SHARE: u64 = 4;
 
 /// Is shared by all parts of one engine.
 #[derive(Debug)]
@@ -113,6 +117,15 @@ impl Shared {
     /// Hands what changed in a table over to the refreshes that read it.
     pub(crate) fn hand_over(&self, table: &TableName, interval: (i64, i64), changed: Changed) {
         self.handover.keep(table, interval, changed, self.notes_bytes_max());
+    }
+
+    /// Is where a refresh puts what does not fit in memory: it leaves the floor of the disk alone.
+    pub(crate) fn scratch(&self) -> Result<Scratch, EngineError> {
+        let floor = self.options().limits.min_free_bytes;
+        Ok(Scratch {
+            folder: self.store.scratch_dir(),
+            bytes_max: self.store.free_bytes()?.saturating_sub(floor) / SCRATCH_SHARE,
+        })
     }
 
     fn notes_bytes_max(&self) -> usize {

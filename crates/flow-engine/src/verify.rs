@@ -93,16 +93,18 @@ pub(crate) async fn verify(
         processed_at_us: 0,
         memory_bytes: shared.options().limits.memory_bytes / MEMORY_SHARE,
         partitions: 0,
+        scratch: shared.scratch()?,
     };
     let reader: Arc<dyn SnapshotReader> = Arc::new(shared.lake.clone());
     let inputs = inputs_of(planned, record);
     let output = refresh_full(planned, &inputs, stored, reader.clone(), &context).await?;
     let mut missing = Differing {
-        count: output.rows_inserted,
+        count: output.inserted.rows(),
         rows: Vec::new(),
     };
-    for batch in &output.inserted {
-        (0..batch.num_rows()).try_for_each(|row| missing.show(batch, row))?;
+    for batch in output.inserted.batches()? {
+        let batch = batch?;
+        (0..batch.num_rows()).try_for_each(|row| missing.show(&batch, row))?;
     }
     Ok(Verification {
         name: name.clone(),

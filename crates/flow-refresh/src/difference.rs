@@ -4,66 +4,80 @@
 //!    equality is equality of every value, bit for bit, NULL equal to NULL.
 //! 2. [`Difference::stored`] takes the stored rows with their places: a row that has a twin among
 //!    the computed ones pairs off with it, any other is to be deleted.
-//! 3. [`Difference::inserted`] gives the computed rows that found no twin, in the order of their bytes.
+//! 3. [`Difference::finish`] gives the computed rows that found no twin.
 //!
-//! Memory: one copy of the computed rows, and 20 bytes a row; all of it counts against the budget.
+//! Memory: one copy of the computed rows and some 30 bytes a row, up to a bound. Behind it both sides
+//! go to files, in parts by a hash of the row, and part after part is compared. Where nothing is
+//! stored there is nothing to compare, and the rows pass. The places of rows to delete stay in memory
+//! and have a bound of the same size.
 
-use std::collections::HashMap;
-use std::collections::hash_map::RandomState;
+mod pairs;
+mod parts;
+
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_row::{RowConverter, Rows, SortField};
 use arrow_schema::SchemaRef;
-use datafusion::common::Result;
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use datafusion::common::{Result, resources_err};
 
+use self::pairs::Pairs;
+use self::parts::Parts;
 use crate::output::cast_columns;
-
-/// Marks the end of a chain.
-const NONE: u32 = u32::MAX;
+use crate::spool::{Scratch, Spool, Spooled};
 
 /// Is how many rows an inserted batch holds at most.
 const BATCH_ROWS_MAX: usize = 8192;
 
-/// Is what is kept of a row beside its bytes: a link, a flag, and its share of the hash table.
-const ROW_OVERHEAD_BYTES: usize = 20 + size_of::<usize>();
+/// Is the part of the bound that rows to insert may take, beside what is compared.
+const SPOOL_SHARE: usize = 4;
+
+/// Bounds what a comparison holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Bound {
+    /// Is how many bytes of computed rows are held.
+    pub(crate) bytes: usize,
+    /// Is where the others go.
+    pub(crate) scratch: Scratch,
+}
+
+/// Is a row's place in the stored table.
+type Place = (Arc<str>, u64);
 
 /// Compares a computed table with a stored one.
 pub(crate) struct Difference {
     /// Holds the user's columns of the table, in its own types.
     schema: SchemaRef,
     converter: RowConverter,
-    reservation: MemoryReservation,
-    hasher: RandomState,
-    batches: Vec<Rows>,
-    /// Holds, for each row, the batch and the row in it.
-    rows: Vec<(u32, u32)>,
-    /// Holds the first unpaired row of each hash, and for each row the next with that hash.
-    heads: HashMap<u64, u32>,
-    next: Vec<u32>,
-    paired: Vec<bool>,
-    deleted: Vec<(Arc<str>, u64)>,
+    hasher: std::hash::RandomState,
+    bound: Bound,
+    /// Says whether stored rows may come.
+    compares: bool,
+    pairs: Pairs,
+    /// Is there once the computed rows did not fit.
+    parts: Option<Parts>,
+    inserted: Spool,
+    deleted: Vec<Place>,
 }
 
 impl Difference {
-    /// Starts with nothing computed. `schema` holds the user's columns only.
-    pub(crate) fn new(schema: SchemaRef, pool: &Arc<dyn MemoryPool>) -> Result<Self> {
+    /// Starts with nothing computed. `schema` holds the user's columns only; without `compares`, no
+    /// stored row may come.
+    pub(crate) fn new(schema: SchemaRef, compares: bool, bound: Bound) -> Result<Self> {
         let fields = schema
             .fields()
             .iter()
             .map(|field| SortField::new(field.data_type().clone()));
         Ok(Difference {
             converter: RowConverter::new(fields.collect())?,
+            hasher: std::hash::RandomState::new(),
+            inserted: Spool::new(schema.clone(), bound.scratch.clone(), bound.bytes / SPOOL_SHARE),
             schema,
-            reservation: MemoryConsumer::new("difference").register(pool),
-            hasher: RandomState::new(),
-            batches: Vec::new(),
-            rows: Vec::new(),
-            heads: HashMap::new(),
-            next: Vec::new(),
-            paired: Vec::new(),
+            bound,
+            compares,
+            pairs: Pairs::default(),
+            parts: None,
             deleted: Vec::new(),
         })
     }
@@ -73,90 +87,202 @@ impl Difference {
         Ok(self.converter.convert_columns(&columns)?)
     }
 
-    fn row(&self, index: u32) -> &[u8] {
-        let (batch, row) = self.rows[index as usize];
-        self.batches[batch as usize].row(row as usize).data()
-    }
-
     /// Takes a batch of the result.
     pub(crate) fn computed(&mut self, batch: &RecordBatch) -> Result<()> {
-        let encoded = self.encode(batch.columns())?;
-        let bytes = encoded.size() + encoded.num_rows() * ROW_OVERHEAD_BYTES;
-        self.reservation.try_grow(bytes)?;
-        let batch = u32::try_from(self.batches.len()).map_err(|_| too_many())?;
-        for (at, row) in encoded.iter().enumerate() {
-            let index = u32::try_from(self.rows.len())
-                .ok()
-                .filter(|index| *index != NONE)
-                .ok_or_else(too_many)?;
-            let head = self.heads.entry(self.hasher.hash_one(row.data())).or_insert(NONE);
-            self.next.push(*head);
-            *head = index;
-            self.rows.push((batch, u32::try_from(at).map_err(|_| too_many())?));
-            self.paired.push(false);
+        if !self.compares && self.pairs.is_closed() {
+            let columns = cast_columns(batch.columns(), self.schema.fields())?;
+            return self.inserted.push(RecordBatch::try_new(self.schema.clone(), columns)?);
         }
-        self.batches.push(encoded);
+        let encoded = self.encode(batch.columns())?;
+        for row in &encoded {
+            let hash = self.hasher.hash_one(row.data());
+            match &mut self.parts {
+                Some(parts) => parts.computed(hash, row.data())?,
+                None => self.pairs.add(hash, row.data())?,
+            }
+        }
+        if self.pairs.bytes() <= self.bound.bytes {
+            return Ok(());
+        }
+        if self.compares {
+            let mut parts = Parts::create(self.bound.scratch.clone())?;
+            for (hash, row) in self.pairs.all() {
+                parts.computed(hash, row)?;
+            }
+            self.parts = Some(parts);
+        } else {
+            self.insert_left()?;
+        }
+        self.pairs.close();
         Ok(())
     }
 
     /// Takes stored rows of one file, user columns only, in the table's order.
     pub(crate) fn stored(&mut self, file: &Arc<str>, positions: &[u64], columns: &[ArrayRef]) -> Result<()> {
+        debug_assert!(self.compares, "stored rows come where they were announced");
         let encoded = self.encode(columns)?;
-        let before = self.deleted.len();
         for (row, position) in encoded.iter().zip(positions) {
-            if !self.pair(row.data()) {
-                self.deleted.push((file.clone(), *position));
+            let hash = self.hasher.hash_one(row.data());
+            match &mut self.parts {
+                Some(parts) => parts.stored(hash, row.data(), file, *position)?,
+                None if self.pairs.pair(hash, row.data()) => {}
+                None => self.deleted.push((file.clone(), *position)),
             }
         }
-        let added = self.deleted.len() - before;
-        self.reservation.try_grow(added * size_of::<(Arc<str>, u64)>())?;
+        self.check_memory()
+    }
+
+    /// Refuses to hold much more than the bound: places beside rows.
+    fn check_memory(&self) -> Result<()> {
+        let places = self.deleted.len() * size_of::<Place>();
+        match places.max(self.pairs.bytes()) <= self.bound.bytes {
+            true => Ok(()),
+            false => resources_err!("more than {} bytes to compare rows", self.bound.bytes),
+        }
+    }
+
+    /// Hands on the computed rows that found no twin, in the order of their bytes.
+    fn insert_left(&mut self) -> Result<()> {
+        let left = self.pairs.left();
+        for chunk in left.chunks(BATCH_ROWS_MAX) {
+            let parser = self.converter.parser();
+            let rows = chunk.iter().map(|row| parser.parse(self.pairs.row(*row)));
+            let columns = cast_columns(&self.converter.convert_rows(rows)?, self.schema.fields())?;
+            self.inserted
+                .push(RecordBatch::try_new(self.schema.clone(), columns)?)?;
+        }
         Ok(())
     }
 
-    /// Pairs a stored row off with a computed one; says whether there was one.
-    fn pair(&mut self, row: &[u8]) -> bool {
-        let hash = self.hasher.hash_one(row);
-        let mut before = NONE;
-        let mut index = self.heads.get(&hash).copied().unwrap_or(NONE);
-        while index != NONE {
-            if self.row(index) == row {
-                let after = self.next[index as usize];
-                match before {
-                    NONE => {
-                        self.heads.insert(hash, after);
+    /// Ends the comparison: gives the rows to insert, and the places of those to delete, sorted.
+    pub(crate) fn finish(mut self) -> Result<(Spooled, Vec<Place>)> {
+        if let Some(parts) = self.parts.take() {
+            for part in parts.finish()? {
+                self.pairs = Pairs::default();
+                part.computed(|row| {
+                    let hash = self.hasher.hash_one(row);
+                    self.pairs.add(hash, row)
+                })?;
+                self.check_memory()?;
+                part.stored(|row, file, position| {
+                    if !self.pairs.pair(self.hasher.hash_one(row), row) {
+                        self.deleted.push((file.clone(), position));
                     }
-                    _ => self.next[before as usize] = after,
-                }
-                self.paired[index as usize] = true;
-                return true;
+                })?;
+                self.check_memory()?;
+                self.insert_left()?;
             }
-            before = index;
-            index = self.next[index as usize];
-        }
-        false
-    }
-
-    /// Ends the comparison: gives the columns of the rows to insert, and the places of those to delete.
-    pub(crate) fn finish(mut self) -> Result<(Vec<Vec<ArrayRef>>, Vec<(Arc<str>, u64)>)> {
-        let count = self.rows.len() as u32;
-        let mut left: Vec<u32> = (0..count).filter(|index| !self.paired[*index as usize]).collect();
-        left.sort_unstable_by(|a, b| self.row(*a).cmp(self.row(*b)));
-        let mut inserted = Vec::with_capacity(left.len().div_ceil(BATCH_ROWS_MAX));
-        for chunk in left.chunks(BATCH_ROWS_MAX) {
-            let rows = chunk.iter().map(|index| {
-                let (batch, row) = self.rows[*index as usize];
-                self.batches[batch as usize].row(row as usize)
-            });
-            let columns = self.converter.convert_rows(rows)?;
-            let bytes = columns.iter().map(|column| column.get_array_memory_size()).sum();
-            self.reservation.try_grow(bytes)?;
-            inserted.push(cast_columns(&columns, self.schema.fields())?);
+        } else {
+            self.insert_left()?;
         }
         self.deleted.sort_unstable();
-        Ok((inserted, self.deleted))
+        Ok((self.inserted.finish()?, self.deleted))
     }
 }
 
-fn too_many() -> datafusion::common::DataFusionError {
-    crate::exactness::inexact("a dynamic table holds at most four billion rows")
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use arrow_array::{Int64Array, StringArray};
+
+    use super::*;
+
+    fn columns(rows: &[u64]) -> Vec<ArrayRef> {
+        let text = |row: &u64| (row % 5 != 0).then(|| "t".repeat((*row % 40) as usize));
+        vec![
+            Arc::new(Int64Array::from_iter(
+                rows.iter().map(|row| (row % 7 != 0).then_some(*row as i64)),
+            )),
+            Arc::new(StringArray::from_iter(rows.iter().map(text))),
+        ]
+    }
+
+    fn batch(rows: &[u64]) -> RecordBatch {
+        let [number, text] = columns(rows).try_into().expect("two");
+        RecordBatch::try_from_iter_with_nullable([("n", number, true), ("t", text, true)]).expect("a batch")
+    }
+
+    fn counted(rows: impl IntoIterator<Item = u64>) -> BTreeMap<String, i64> {
+        let mut counts = BTreeMap::new();
+        rows.into_iter()
+            .for_each(|row| *counts.entry(format!("{:?}", batch(&[row]))).or_default() += 1);
+        counts
+    }
+
+    #[test]
+    fn what_differs_is_the_same_within_any_bound() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let computed: Vec<u64> = (0..5000).map(|n| n * n % 997).collect();
+        let stored: Vec<u64> = (0..4000).map(|n| n * n * n % 1201).collect();
+        let mut wanted = counted(computed.iter().copied());
+        for (row, count) in counted(stored.iter().copied()) {
+            *wanted.entry(row).or_default() -= count;
+        }
+        wanted.retain(|_, count| *count != 0);
+        for bytes in [100_000, 200_000, 10_000_000] {
+            let bound = Bound {
+                bytes,
+                scratch: Scratch {
+                    folder: folder.path().to_owned(),
+                    bytes_max: 1 << 30,
+                },
+            };
+            let mut difference = Difference::new(batch(&[]).schema(), true, bound).expect("starts");
+            for rows in computed.chunks(100) {
+                difference.computed(&batch(rows)).expect("taken");
+            }
+            assert_eq!(difference.parts.is_some(), bytes < 10_000_000, "{bytes}");
+            for (number, rows) in stored.chunks(1000).enumerate() {
+                let file: Arc<str> = number.to_string().into();
+                let positions: Vec<u64> = (0..1000).collect();
+                difference.stored(&file, &positions, &columns(rows)).expect("taken");
+            }
+            let (inserted, deleted) = difference.finish().expect("ends");
+            let mut found = BTreeMap::new();
+            for inserted in inserted.batches().expect("opens") {
+                let inserted = inserted.expect("reads");
+                for row in 0..inserted.num_rows() {
+                    *found.entry(format!("{:?}", inserted.slice(row, 1))).or_default() += 1;
+                }
+            }
+            assert!(deleted.is_sorted());
+            for (file, position) in deleted {
+                let file: usize = file.parse().expect("a number");
+                let row = stored[file * 1000 + position as usize];
+                *found.entry(format!("{:?}", batch(&[row]))).or_default() -= 1;
+            }
+            assert_eq!(found, wanted, "within {bytes}");
+        }
+    }
+
+    #[test]
+    fn all_rows_pass_where_nothing_is_stored() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let computed: Vec<u64> = (0..5000).map(|n| n * n % 997).collect();
+        for bytes in [100_000, 200_000, 10_000_000] {
+            let bound = Bound {
+                bytes,
+                scratch: Scratch {
+                    folder: folder.path().to_owned(),
+                    bytes_max: 1 << 30,
+                },
+            };
+            let mut difference = Difference::new(batch(&[]).schema(), false, bound).expect("starts");
+            for rows in computed.chunks(100) {
+                difference.computed(&batch(rows)).expect("taken");
+            }
+            assert_eq!(difference.pairs.is_closed(), bytes < 10_000_000, "{bytes}");
+            let (inserted, deleted) = difference.finish().expect("ends");
+            assert_eq!((inserted.rows(), deleted.len()), (5000, 0));
+            let mut found = BTreeMap::new();
+            for inserted in inserted.batches().expect("opens") {
+                let inserted = inserted.expect("reads");
+                for row in 0..inserted.num_rows() {
+                    *found.entry(format!("{:?}", inserted.slice(row, 1))).or_default() += 1;
+                }
+            }
+            assert_eq!(found, counted(computed.iter().copied()), "within {bytes}");
+        }
+    }
 }

@@ -38,6 +38,14 @@ pub enum RefreshError {
         /// Is the limit in bytes.
         limit_bytes: usize,
     },
+    /// The folder for what does not fit in memory cannot be used: a full disk, say.
+    #[error("cannot compute {table}: its scratch files cannot be used: {reason}")]
+    Scratch {
+        /// Names the dynamic table.
+        table: String,
+        /// Is what the system says.
+        reason: String,
+    },
     /// A row went more often than it came, or state holds bytes nobody wrote there.
     #[error("{table} cannot be refreshed by its changes: {message}")]
     State {
@@ -88,6 +96,7 @@ impl Remedial for RefreshError {
         match self {
             RefreshError::Read { source, .. } => source.remedy,
             RefreshError::Store { source, .. } => source.remedy,
+            RefreshError::Scratch { .. } => Remedy::Retry,
             RefreshError::Compute { .. }
             | RefreshError::State { .. }
             | RefreshError::Memory { .. }
@@ -99,7 +108,7 @@ impl Remedial for RefreshError {
 
     fn code(&self) -> Option<&'static str> {
         match self {
-            RefreshError::Read { .. } | RefreshError::Store { .. } => None,
+            RefreshError::Read { .. } | RefreshError::Store { .. } | RefreshError::Scratch { .. } => None,
             RefreshError::Compute { .. } => Some("F0420"),
             RefreshError::Memory { .. } => Some("F0421"),
             RefreshError::Schema { .. } => Some("F0422"),
@@ -136,7 +145,11 @@ impl RefreshError {
         if let Some(message) = negative.or(damaged) {
             return RefreshError::State { table, message };
         }
+        if let Some(reason) = cause::<std::io::Error>(error).map(ToString::to_string) {
+            return RefreshError::Scratch { table, reason };
+        }
         if let DataFusionError::ResourcesExhausted(_) = error.find_root() {
+            tracing::debug!(%error, "too little memory");
             return RefreshError::Memory { table, limit_bytes };
         }
         let message = match (cause::<Inexact>(error), cause::<ArrowError>(error)) {

@@ -77,7 +77,7 @@ pub async fn build_state(
     let engine = |error: DataFusionError| RefreshError::from_engine(&name, context.memory_bytes, &error);
     let rows_read = Arc::new(AtomicU64::new(0));
     let tables = open_inputs(table, inputs, &reader, &rows_read).await?;
-    let session = session::open(tables.clone(), context.partitions, context.memory_bytes).map_err(engine)?;
+    let session = session::open(tables.clone(), context.means()).map_err(engine)?;
     plan.build(&tables, &session.state(), builder).await.map_err(engine)?;
     Ok(rows_read.load(Ordering::Relaxed))
 }

@@ -42,6 +42,7 @@ mod row_copies;
 mod select;
 mod session;
 mod source;
+mod spool;
 mod tokens;
 
 pub use cut::{Cut, InputHistory, InputKind, choose_cut};
@@ -54,5 +55,6 @@ pub use output_rows::{RowDigest, RowDigests, RowsToWrite, rows_to_write};
 pub use parse::parse;
 pub use plan::{Mode, Plan, PlannedTable, Reason, plan};
 pub use query::query;
-pub use refresh::{RefreshContext, RefreshInput, RefreshOutput, refresh_full};
+pub use refresh::{Inserted, RefreshContext, RefreshInput, RefreshOutput, refresh_full};
 pub use row_copies::{Copies, RowCopies};
+pub use spool::Scratch;

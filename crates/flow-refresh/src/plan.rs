@@ -246,13 +246,14 @@ async fn plan_one(
         schema: schema.clone(),
         stored: schema.clone(),
         snapshot_id: None,
+        rows: None,
         reader: reader.clone(),
         rows_read: Arc::new(AtomicU64::new(0)),
     });
     let failed = |error: &datafusion::common::DataFusionError| {
         vec![problem(definition, compile::fault(error, "F0409", &parsed.tokens))]
     };
-    let session = session::open(tables, 0, session::PLANNING_MEMORY_BYTES).map_err(|error| failed(&error))?;
+    let session = session::open(tables, session::Means::PLANNING).map_err(|error| failed(&error))?;
     let state = session.state();
     let compiled = compile::definition(&state, parsed.query.as_ref().clone())
         .await

@@ -16,7 +16,7 @@ use crate::compile;
 use crate::error::RefreshError;
 use crate::plan::user_schema;
 use crate::select::{self, Reference};
-use crate::session;
+use crate::session::{self, Means};
 use crate::source::{SnapshotTable, plain_schema};
 use crate::tokens::Fault;
 use crate::tokens::{self, Place};
@@ -50,7 +50,14 @@ pub async fn query(
     });
     let tables = open_tables(&references, lineage, &reader, cut).await?;
     let engine = |error| RefreshError::from_engine(NAME, memory_bytes, &error);
-    let session = session::open(tables, 0, memory_bytes).map_err(engine)?;
+    let session = session::open(
+        tables,
+        Means {
+            memory_bytes,
+            ..Means::PLANNING
+        },
+    )
+    .map_err(engine)?;
     let state = session.state();
     let plan = compile::query(&state, *query)
         .await
@@ -120,11 +127,13 @@ async fn open_tables(
             true => Arc::new(plain_schema(&loaded.schema)),
             false => user_schema(&loaded.schema),
         };
+        let rows = loaded.rows_at(cut(name));
         tables.push(SnapshotTable {
             name: name.clone(),
             schema,
             stored: loaded.schema,
             snapshot_id: cut(name),
+            rows,
             reader: reader.clone(),
             rows_read: Arc::new(AtomicU64::new(0)),
         });

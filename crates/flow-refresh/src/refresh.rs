@@ -3,6 +3,9 @@
 //! 1. The SELECT is compiled over the input snapshots, with the columns the plan was made for.
 //! 2. Its result streams into [`Difference`], then the stored rows do.
 //! 3. What found no twin on the other side is the refresh's change.
+//!
+//! Memory is bounded at every step: sorts, aggregates and the comparison go on in files. A join holds
+//! its smaller side, which must fit.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,14 +20,19 @@ use flow_core::lake::SnapshotReader;
 use futures::StreamExt;
 
 use crate::compile;
-use crate::difference::Difference;
+use crate::difference::{Bound, Difference};
 use crate::error::RefreshError;
 use crate::output::{LINEAGE_COLUMNS, schema_difference};
 use crate::plan::{Mode, PlannedTable, output_columns};
 use crate::select;
-use crate::session;
+use crate::session::{self, Means};
 use crate::source::SnapshotTable;
+use crate::spool::{Scratch, Spooled};
 use crate::tokens;
+
+/// Is the part of the memory that the rows may take in the comparison with the stored ones, and again
+/// the places of those to delete. The computation has the rest.
+const DIFFERENCE_SHARE: usize = 4;
 
 /// Says which snapshot of an input a refresh reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,22 +54,68 @@ pub struct RefreshContext {
     pub memory_bytes: usize,
     /// Is how many partitions the engine computes in parallel; 0 takes the number of cores.
     pub partitions: usize,
+    /// Is where what does not fit in memory goes.
+    pub scratch: Scratch,
+}
+
+impl RefreshContext {
+    pub(crate) fn means(&self) -> Means<'_> {
+        Means {
+            partitions: self.partitions,
+            memory_bytes: self.memory_bytes - 2 * (self.memory_bytes / DIFFERENCE_SHARE),
+            scratch: Some(&self.scratch),
+        }
+    }
+}
+
+/// Is rows to insert, to be read once.
+#[derive(Debug)]
+pub struct Inserted {
+    table: String,
+    rows: Spooled,
+    /// Is the schema of the table, lineage columns included.
+    schema: SchemaRef,
+    first_input: Option<i64>,
+    context: RefreshContext,
+}
+
+impl Inserted {
+    /// Counts the rows.
+    pub fn rows(&self) -> u64 {
+        self.rows.rows()
+    }
+
+    /// Gives the rows, lineage columns included, in the types of `flow_core::arrow::arrow_schema(output)`.
+    ///
+    /// # Errors
+    /// Retry: the scratch folder cannot be read.
+    pub fn batches(self) -> Result<impl Iterator<Item = Result<RecordBatch, RefreshError>> + Send, RefreshError> {
+        let Inserted {
+            table,
+            rows,
+            schema,
+            first_input,
+            context,
+        } = self;
+        let failed = move |error: DataFusionError| RefreshError::from_engine(&table, 0, &error);
+        let batches = rows.batches().map_err(&failed)?;
+        Ok(batches.map(move |batch| {
+            let columns = batch.map_err(&failed)?.columns().to_vec();
+            let columns = with_lineage(columns, Mode::Full, first_input, &context);
+            RecordBatch::try_new(schema.clone(), columns).map_err(|error| failed(error.into()))
+        }))
+    }
 }
 
 /// Is what a refresh changes.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub struct RefreshOutput {
-    /// Holds the rows to insert, lineage columns included, in the types of
-    /// `flow_core::arrow::arrow_schema(output)`.
-    pub inserted: Vec<RecordBatch>,
+    /// Holds the rows to insert.
+    pub inserted: Inserted,
     /// Holds file and position of each row to delete, sorted.
     pub deleted: Vec<(Arc<str>, u64)>,
     /// Counts the rows read from inputs and from the stored table.
     pub rows_read: u64,
-    /// Counts the rows in `inserted`.
-    pub rows_inserted: u64,
-    /// Counts `deleted`.
-    pub rows_deleted: u64,
 }
 
 /// Computes a table over its inputs and compares it with what is stored.
@@ -72,7 +126,7 @@ pub struct RefreshOutput {
 ///
 /// # Errors
 /// BlockTable: a value that cannot be computed exactly, too little memory, other columns.
-/// The reader's remedy: an input cannot be read.
+/// The reader's remedy: an input cannot be read. Retry: the scratch folder cannot be used.
 pub async fn refresh_full(
     table: &PlannedTable,
     inputs: &[RefreshInput],
@@ -84,14 +138,18 @@ pub async fn refresh_full(
     let engine = |error: DataFusionError| RefreshError::from_engine(&name, context.memory_bytes, &error);
     let rows_read = Arc::new(AtomicU64::new(0));
     let tables = open_inputs(table, inputs, &reader, &rows_read).await?;
-    let session = session::open(tables, context.partitions, context.memory_bytes).map_err(engine)?;
+    let session = session::open(tables, context.means()).map_err(engine)?;
     let state = session.state();
     let plan = compile_again(table, &state, context.memory_bytes).await?;
     let physical = state.create_physical_plan(&plan).await.map_err(engine)?;
 
     let arrow = flow_core::arrow::arrow_schema(&table.output);
     let user: SchemaRef = Arc::new(Schema::new(arrow.fields()[..table.user_columns].to_vec()));
-    let mut difference = Difference::new(user, &state.runtime_env().memory_pool).map_err(engine)?;
+    let bound = Bound {
+        bytes: context.memory_bytes / DIFFERENCE_SHARE,
+        scratch: context.scratch.clone(),
+    };
+    let mut difference = Difference::new(user, stored.is_some(), bound).map_err(engine)?;
     let mut batches = execute_stream(physical, state.task_ctx()).map_err(engine)?;
     while let Some(batch) = batches.next().await {
         difference.computed(&batch.map_err(engine)?).map_err(engine)?;
@@ -101,18 +159,16 @@ pub async fn refresh_full(
         let compared = compare_stored(table, snapshot_id, &reader, &mut difference, context).await?;
         rows_read.fetch_add(compared, Ordering::Relaxed);
     }
-    let (inserted, deleted) = difference.finish().map_err(engine)?;
-    let first_input = first_snapshot(table, inputs);
-    let batches = inserted.into_iter().map(|columns| {
-        let columns = with_lineage(columns, Mode::Full, first_input, context);
-        RecordBatch::try_new(arrow.clone(), columns).map_err(|error| engine(error.into()))
-    });
-    let inserted = batches.collect::<Result<Vec<_>, _>>()?;
+    let (rows, deleted) = difference.finish().map_err(engine)?;
     Ok(RefreshOutput {
         rows_read: rows_read.load(Ordering::Relaxed),
-        rows_inserted: inserted.iter().map(|batch| batch.num_rows() as u64).sum(),
-        rows_deleted: deleted.len() as u64,
-        inserted,
+        inserted: Inserted {
+            table: name,
+            rows,
+            schema: arrow,
+            first_input: first_snapshot(table, inputs),
+            context: context.clone(),
+        },
         deleted,
     })
 }
@@ -130,6 +186,7 @@ pub(crate) async fn open_inputs(
     for (name, schema) in &table.input_schemas {
         let snapshot_id = snapshots.get(name).copied().flatten();
         let mut stored = schema.clone();
+        let mut rows = Some(0);
         if snapshot_id.is_some() {
             let read = |source| RefreshError::Read {
                 table: table.name.to_string(),
@@ -140,6 +197,7 @@ pub(crate) async fn open_inputs(
                 table: table.name.to_string(),
                 message: format!("input {name} is gone"),
             })?;
+            rows = loaded.rows_at(snapshot_id);
             stored = loaded.schema;
         }
         tables.push(SnapshotTable {
@@ -147,6 +205,7 @@ pub(crate) async fn open_inputs(
             schema: schema.clone(),
             stored,
             snapshot_id,
+            rows,
             reader: reader.clone(),
             rows_read: rows_read.clone(),
         });

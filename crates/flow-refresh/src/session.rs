@@ -20,6 +20,7 @@ use datafusion::sql::sqlparser::ast::{self, ExactNumberInfo, Query, TimezoneInfo
 
 use crate::pushdown;
 use crate::source::SnapshotTable;
+use crate::spool::Scratch;
 
 /// Is the name of the one catalog; SQL never spells it.
 const CATALOG: &str = "flow";
@@ -27,21 +28,36 @@ const CATALOG: &str = "flow";
 /// Is the zone of every timestamptz.
 const UTC: &str = "+00:00";
 
-/// Is how much memory planning may use: it computes constants only.
-pub(crate) const PLANNING_MEMORY_BYTES: usize = 64 << 20;
+/// Is the part of the memory that each sort keeps for merging what it put down.
+const SORT_SHARE: usize = 8;
+
+/// Is what an engine may use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Means<'a> {
+    /// Is how many partitions are computed in parallel; 0 takes the number of cores.
+    pub(crate) partitions: usize,
+    pub(crate) memory_bytes: usize,
+    /// Is where sorts and aggregates put what does not fit in memory; they fail where there is none.
+    pub(crate) scratch: Option<&'a Scratch>,
+}
+
+impl Means<'_> {
+    /// Is what planning may use: it computes constants only.
+    pub(crate) const PLANNING: Means<'static> = Means {
+        partitions: 0,
+        memory_bytes: 64 << 20,
+        scratch: None,
+    };
+}
 
 /// Opens an engine over the given tables.
-pub(crate) fn open(
-    tables: impl IntoIterator<Item = SnapshotTable>,
-    partitions: usize,
-    memory_bytes: usize,
-) -> Result<SessionContext> {
+pub(crate) fn open(tables: impl IntoIterator<Item = SnapshotTable>, means: Means<'_>) -> Result<SessionContext> {
     let mut config = SessionConfig::new()
         .with_information_schema(false)
         .with_create_default_catalog_and_schema(false)
         .with_default_catalog_and_schema(CATALOG, "");
-    if partitions > 0 {
-        config = config.with_target_partitions(partitions);
+    if means.partitions > 0 {
+        config = config.with_target_partitions(means.partitions);
     }
     let options = config.options_mut();
     options.sql_parser.dialect = Dialect::PostgreSQL;
@@ -49,7 +65,11 @@ pub(crate) fn open(
     options.sql_parser.map_string_types_to_utf8view = false;
     options.sql_parser.collect_spans = true;
     options.execution.time_zone = Some(UTC.to_owned());
-    let runtime = runtime(memory_bytes)?;
+    // A merge of the many batches in memory would need as much again.
+    options.execution.sort_in_place_threshold_bytes = means.memory_bytes;
+    let reserved = &mut options.execution.sort_spill_reservation_bytes;
+    *reserved = (*reserved).min(means.memory_bytes / SORT_SHARE);
+    let runtime = runtime(means.memory_bytes, means.scratch)?;
     let state = SessionStateBuilder::new()
         .with_default_features()
         .with_config(config)
@@ -62,10 +82,17 @@ pub(crate) fn open(
     Ok(context)
 }
 
-fn runtime(memory_bytes: usize) -> Result<Arc<RuntimeEnv>> {
+fn runtime(memory_bytes: usize, scratch: Option<&Scratch>) -> Result<Arc<RuntimeEnv>> {
+    let disk = DiskManagerBuilder::default();
+    let disk = match scratch {
+        Some(scratch) => disk
+            .with_mode(DiskManagerMode::Directories(vec![scratch.folder.clone()]))
+            .with_max_temp_directory_size(scratch.bytes_max),
+        None => disk.with_mode(DiskManagerMode::Disabled),
+    };
     RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::new(GreedyMemoryPool::new(memory_bytes)))
-        .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled))
+        .with_disk_manager_builder(disk)
         .build_arc()
 }
 
@@ -73,7 +100,7 @@ fn runtime(memory_bytes: usize) -> Result<Arc<RuntimeEnv>> {
 pub(crate) fn task(memory_bytes: usize) -> Result<Arc<TaskContext>> {
     let config = SessionConfig::new().with_target_partitions(1);
     let task = TaskContext::default().with_session_config(config);
-    Ok(Arc::new(task.with_runtime(runtime(memory_bytes)?)))
+    Ok(Arc::new(task.with_runtime(runtime(memory_bytes, None)?)))
 }
 
 fn catalog(tables: impl IntoIterator<Item = SnapshotTable>) -> Result<MemoryCatalogProvider> {

@@ -12,12 +12,13 @@ use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::stats::Precision;
+use datafusion::common::{DataFusionError, Result, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use flow_core::TableName;
 use flow_core::lake::SnapshotReader;
 use futures::{StreamExt, TryStreamExt};
@@ -32,6 +33,8 @@ pub(crate) struct SnapshotTable {
     pub(crate) stored: SchemaRef,
     /// Is the snapshot; `None` is a table without rows.
     pub(crate) snapshot_id: Option<i64>,
+    /// Is about how many rows it has: of two sides of a join the smaller one is held in memory.
+    pub(crate) rows: Option<u64>,
     pub(crate) reader: Arc<dyn SnapshotReader>,
     pub(crate) rows_read: Arc<AtomicU64>,
 }
@@ -86,7 +89,61 @@ impl TableProvider for SnapshotTable {
             schema: schema.clone(),
         });
         let scan = StreamingTableExec::try_new(schema, vec![partition], None, [], false, limit)?;
-        Ok(Arc::new(scan))
+        Ok(Arc::new(Counted {
+            scan: Arc::new(scan),
+            rows: self.rows.and_then(|rows| usize::try_from(rows).ok()),
+        }))
+    }
+}
+
+/// Is a scan that tells about how many rows it gives.
+#[derive(Debug)]
+struct Counted {
+    scan: Arc<StreamingTableExec>,
+    rows: Option<usize>,
+}
+
+impl DisplayAs for Counted {
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.scan.fmt_as(format, f)
+    }
+}
+
+impl ExecutionPlan for Counted {
+    fn name(&self) -> &'static str {
+        "SnapshotExec"
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.scan.properties()
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.scan.fetch()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn with_new_children(self: Arc<Self>, _children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        self.scan.execute(partition, context)
+    }
+
+    fn partition_statistics(&self, _partition: Option<usize>) -> Result<Statistics> {
+        let unknown = Statistics::new_unknown(&self.schema());
+        Ok(match self.rows {
+            Some(rows) => unknown.with_num_rows(Precision::Inexact(rows)),
+            None => unknown,
+        })
     }
 }
 

@@ -19,6 +19,9 @@ const DATABASE_DIR: &str = "db";
 /// Is the directory, in the state directory, in which table files lie before they are taken in.
 const INCOMING_DIR: &str = "incoming";
 
+/// Is the directory, in the state directory, for what computations put down while they run.
+const SCRATCH_DIR: &str = "scratch";
+
 /// Says what a write waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
@@ -54,8 +57,10 @@ impl Database {
         disk::create(dir)?;
         let lock = disk::lock(dir)?;
         // What an earlier process left there belongs to nobody.
-        disk::remove_all(&dir.join(INCOMING_DIR))?;
-        disk::create(&dir.join(INCOMING_DIR))?;
+        for passing in [INCOMING_DIR, SCRATCH_DIR] {
+            disk::remove_all(&dir.join(passing))?;
+            disk::create(&dir.join(passing))?;
+        }
         let path = dir.join(DATABASE_DIR);
         let memory = Memory::new(memory_bytes);
         let options = tuning::database(&memory);
@@ -113,6 +118,11 @@ impl Database {
     /// Is where table files are written that the database takes in.
     pub(crate) fn incoming(&self) -> PathBuf {
         self.dir.join(INCOMING_DIR)
+    }
+
+    /// Is where computations put down what does not fit in memory.
+    pub(crate) fn scratch(&self) -> PathBuf {
+        self.dir.join(SCRATCH_DIR)
     }
 
     /// Keeps others from reading a small record that the holder is about to write.

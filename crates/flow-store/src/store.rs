@@ -141,6 +141,12 @@ impl Store {
         self.database.sync()
     }
 
+    /// Is an empty folder, on the disk of the state directory, for what a computation puts down while
+    /// it runs. What is left there goes when the store is opened next.
+    pub fn scratch_dir(&self) -> PathBuf {
+        self.database.scratch()
+    }
+
     /// Counts the bytes that may still be written on the directory's disk.
     ///
     /// # Errors

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
+use arrow_ord::sort::{SortColumn, lexsort_to_indices};
 use flow_core::{Remedial, Remedy};
+use flow_refresh::RefreshContext;
 
 use crate::lake::{Draw, MemoryLake};
 use crate::sample::{context, lake, planned, refresh, table};
@@ -30,6 +32,44 @@ async fn check_blocked(select: &str, lake: &Arc<MemoryLake>, part: &str) {
     assert!(text.contains("gold.t") && text.contains(part), "{select}: {text}");
     for digits in ["9223372036854775807", "123456"] {
         assert!(!text.contains(digits), "{text} holds a row's value");
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_fit_in_memory_goes_on_in_files() {
+    let rows = 200_000;
+    let lake = numbers(&[
+        ("a", longs(&(0..rows).collect::<Vec<_>>())),
+        ("g", longs(&(0..rows).map(|n| n * 7919 % 120_000).collect::<Vec<_>>())),
+    ]);
+    let small = RefreshContext {
+        memory_bytes: 5 << 20,
+        ..context(1)
+    };
+    let few = RecordBatch::try_from_iter([("k", longs(&[1, 2, 3]))]);
+    lake.put(&table("bronze.few"), few.expect("a column"));
+    for select in [
+        "SELECT a, g, a + g AS s FROM bronze.v",
+        "SELECT a, row_number() OVER (ORDER BY g, a) AS r FROM bronze.v",
+        "SELECT g, count(*) AS c, max(a) AS m FROM bronze.v GROUP BY g",
+        // The smaller side is held, wherever it stands.
+        "SELECT v.a, f.k FROM bronze.v LEFT JOIN bronze.few f ON f.k = v.g",
+        "SELECT v.a, f.k FROM bronze.few f RIGHT JOIN bronze.v ON f.k = v.g",
+    ] {
+        let table = planned(select, &lake).await;
+        let whole = refresh(&table, None, &lake, &context(1)).await.expect(select);
+        let output = refresh(&table, None, &lake, &small).await.expect(select);
+        let sorted = |batches: &[RecordBatch]| {
+            let whole = arrow_select::concat::concat_batches(&batches[0].schema(), batches).expect("one schema");
+            let columns = whole.columns()[..table.user_columns].iter().cloned();
+            let columns: Vec<_> = columns.map(|values| SortColumn { values, options: None }).collect();
+            let order = lexsort_to_indices(&columns, None).expect("orders");
+            columns
+                .iter()
+                .map(|column| arrow_select::take::take(&column.values, &order, None).expect("takes"))
+                .collect::<Vec<_>>()
+        };
+        assert!(sorted(&output.inserted) == sorted(&whole.inserted), "{select}");
     }
 }
 
@@ -208,17 +248,20 @@ async fn order_and_partitions_do_not_show() {
 #[tokio::test]
 async fn too_little_memory_is_an_error() {
     let lake = lake(1, 20_000);
-    let table = planned("SELECT a.id, b.s FROM bronze.f a JOIN bronze.f b ON a.k = b.k", &lake).await;
-    let mut small = context(2);
-    small.memory_bytes = 8 << 20;
-    let error = refresh(&table, None, &lake, &small)
-        .await
-        .expect_err("80 million rows do not fit");
-    assert_eq!(
-        (error.code(), error.remedy()),
-        (Some("F0421"), Remedy::BlockTable),
-        "{error}"
-    );
+    let null_aware = "SELECT id FROM bronze.f WHERE id NOT IN (SELECT id FROM bronze.f)";
+    let many_rows = "SELECT a.id, b.s FROM bronze.f a JOIN bronze.f b ON a.k = b.k";
+    for (select, memory_bytes, bytes_max) in [(null_aware, 100_000, 1 << 30), (many_rows, 8 << 20, 1 << 20)] {
+        let table = planned(select, &lake).await;
+        let mut small = context(2);
+        small.memory_bytes = memory_bytes;
+        small.scratch.bytes_max = bytes_max;
+        let error = refresh(&table, None, &lake, &small).await.expect_err(select);
+        assert_eq!(
+            (error.code(), error.remedy()),
+            (Some("F0421"), Remedy::BlockTable),
+            "{error}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -9,10 +9,10 @@ use arrow_array::{BooleanArray, RecordBatch};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_select::concat::concat_batches;
 use arrow_select::filter::filter_record_batch;
-use flow_refresh::{PlannedTable, RefreshOutput};
+use flow_refresh::PlannedTable;
 
 use crate::lake::{Draw, MemoryLake};
-use crate::sample::{context, fact_schema, lake, planned, random, refresh, table};
+use crate::sample::{Output, context, fact_schema, lake, planned, random, refresh, table};
 
 /// Renders rows, so that multisets can be counted. Lineage columns are left out.
 pub(crate) fn counted(batches: &[RecordBatch], columns: usize) -> BTreeMap<String, usize> {
@@ -32,12 +32,7 @@ pub(crate) fn counted(batches: &[RecordBatch], columns: usize) -> BTreeMap<Strin
 }
 
 /// Applies a refresh to the stored rows and puts the next snapshot.
-fn apply(
-    table: &PlannedTable,
-    stored: Option<&RecordBatch>,
-    output: &RefreshOutput,
-    lake: &MemoryLake,
-) -> (i64, RecordBatch) {
+fn apply(table: &PlannedTable, stored: Option<&RecordBatch>, output: &Output, lake: &MemoryLake) -> (i64, RecordBatch) {
     let schema = flow_core::arrow::arrow_schema(&table.output);
     let mut parts = output.inserted.clone();
     if let Some(stored) = stored {
@@ -120,7 +115,7 @@ async fn differences_lead_to_the_computed_table() {
 }
 
 /// No row is both deleted and inserted.
-fn check_smallest(before: Option<&RecordBatch>, computed: &[RecordBatch], output: &RefreshOutput, users: usize) {
+fn check_smallest(before: Option<&RecordBatch>, computed: &[RecordBatch], output: &Output, users: usize) {
     let before = before.map_or(BTreeMap::new(), |rows| counted(std::slice::from_ref(rows), users));
     let computed = counted(computed, users);
     let more = |a: &BTreeMap<String, usize>, b: &BTreeMap<String, usize>| -> u64 {
@@ -133,7 +128,7 @@ fn check_smallest(before: Option<&RecordBatch>, computed: &[RecordBatch], output
     assert!(output.deleted.is_sorted());
 }
 
-async fn check_lineage(table: &PlannedTable, output: &RefreshOutput, run_id: &str, lake: &Arc<MemoryLake>) {
+async fn check_lineage(table: &PlannedTable, output: &Output, run_id: &str, lake: &Arc<MemoryLake>) {
     use flow_core::lake::SnapshotReader;
     let loaded = lake
         .load(&crate::sample::table("bronze.f"))

@@ -79,7 +79,8 @@ impl MemoryLake {
         for at in (1..order.len()).rev() {
             order.swap(at, draw.below(at as u64 + 1) as usize);
         }
-        let size = 1 + draw.below(50) as usize;
+        // Small ones, and some hundred of many rows.
+        let size = 1 + draw.below(50) as usize + order.len() / 200;
         let pieces = order.chunks(size).map(|chunk| {
             let mut chunk = chunk.to_vec();
             chunk.sort_unstable();
@@ -102,12 +103,12 @@ impl SnapshotReader for MemoryLake {
             snapshots: table
                 .snapshots
                 .iter()
-                .map(|(id, _)| SnapshotInfo {
+                .map(|(id, rows)| SnapshotInfo {
                     snapshot_id: *id,
                     parent_id: None,
                     timestamp_ms: 0,
                     operation: "append".into(),
-                    summary: BTreeMap::new(),
+                    summary: BTreeMap::from([("total-records".into(), rows.num_rows().to_string())]),
                 })
                 .collect(),
             properties: BTreeMap::new(),

@@ -10,8 +10,8 @@ use arrow_array::{
 use flow_core::lake::SnapshotReader;
 use flow_core::{Column, ColumnType, TableName, TableSchema};
 use flow_refresh::{
-    Definition, PlannedTable, RefreshContext, RefreshError, RefreshInput, RefreshOutput, SourceFile, parse, plan,
-    refresh_full,
+    Definition, PlannedTable, RefreshContext, RefreshError, RefreshInput, RefreshOutput, Scratch, SourceFile, parse,
+    plan, refresh_full,
 };
 
 use crate::lake::{Draw, MemoryLake};
@@ -181,6 +181,33 @@ pub(crate) fn context(partitions: usize) -> RefreshContext {
         processed_at_us: 1_700_000_000_000_000,
         memory_bytes: 256 << 20,
         partitions,
+        scratch: Scratch {
+            folder: std::env::temp_dir(),
+            bytes_max: 1 << 30,
+        },
+    }
+}
+
+/// Is what a refresh changes, its rows in memory.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) inserted: Vec<RecordBatch>,
+    pub(crate) deleted: Vec<(Arc<str>, u64)>,
+    pub(crate) rows_read: u64,
+    pub(crate) rows_inserted: u64,
+    pub(crate) rows_deleted: u64,
+}
+
+impl Output {
+    pub(crate) fn of(output: RefreshOutput) -> Result<Output, RefreshError> {
+        let rows_inserted = output.inserted.rows();
+        Ok(Output {
+            inserted: output.inserted.batches()?.collect::<Result<_, _>>()?,
+            rows_read: output.rows_read,
+            rows_inserted,
+            rows_deleted: output.deleted.len() as u64,
+            deleted: output.deleted,
+        })
     }
 }
 
@@ -190,7 +217,7 @@ pub(crate) async fn refresh(
     stored: Option<i64>,
     lake: &Arc<MemoryLake>,
     context: &RefreshContext,
-) -> Result<RefreshOutput, RefreshError> {
+) -> Result<Output, RefreshError> {
     let mut inputs = Vec::new();
     for name in &table.inputs {
         let loaded = lake.load(name).await.expect("memory is read");
@@ -201,5 +228,5 @@ pub(crate) async fn refresh(
         });
     }
     let reader: Arc<dyn SnapshotReader> = lake.clone();
-    refresh_full(table, &inputs, stored, reader, context).await
+    Output::of(refresh_full(table, &inputs, stored, reader, context).await?)
 }

@@ -73,6 +73,8 @@ const ASYNC: &[&str] = &[
 /// Lists for each foreign library its home; nearly always one crate.
 const HOMES: &[(&str, &[&str])] = &[
     ("anyhow", &["flow-daemon", DEV_ONLY, "xtask"]),
+    // Rows of a result that do not fit in memory, in a file.
+    ("arrow-ipc", &["flow-refresh"]),
     ("axum", &["flow-http"]),
     ("clap", &["flow-daemon"]),
     ("crc32fast", &["flow-core", "flow-store"]),
@@ -89,6 +91,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ("rusqlite", &["flow-lake", DEV_ONLY]),
     ("rustls", &["flow-source"]),
     ("sha2", &["flow-refresh", "flow-engine"]),
+    // Elsewhere in tests only.
+    ("tempfile", &["flow-refresh"]),
     ("tokio", ASYNC),
     // The test kit is a PostgreSQL client of its own: it plays the user's application.
     ("tokio-postgres", &["flow-source", DEV_ONLY]),
