@@ -122,20 +122,9 @@ pub(crate) async fn change(
     if costs.prefers_full(rows_changed, found.whole) {
         return Ok(Err("CHANGE_TOO_LARGE"));
     }
-    let usable = |stamp: &&StateStamp| stamp.layout == plan.layout() && stamp.frontier == record.frontier;
-    let stamp = match record.state.as_ref().filter(usable) {
-        Some(stamp) => stamp.clone(),
-        None => {
-            let inputs = inputs_of(planned, record);
-            match build(shared, planned, plan, &inputs, record, context).await {
-                Ok(stamp) => stamp,
-                Err(error) if is_of_state_alone(&error) => {
-                    shared.board.error(&error, "state of a dynamic table");
-                    return Ok(Err("STATE_CANNOT_BE_BUILT"));
-                }
-                Err(error) => return Err(error),
-            }
-        }
+    let stamp = match state_of(shared, planned, plan, record, context).await? {
+        Ok(stamp) => stamp,
+        Err(full) => return Ok(Err(full)),
     };
     let reader = shared.store.states().reader(stamp.id);
     let gathered = match input_changes::gather(shared, planned, found, &reader, context).await {
@@ -177,6 +166,27 @@ pub(crate) async fn change(
             ..stamp
         },
     }))
+}
+
+/// Names the state at the frontier of the record; it is built where there is none.
+async fn state_of(
+    shared: &Arc<Shared>,
+    planned: &PlannedTable,
+    plan: &DeltaPlan,
+    record: &RefreshRecord,
+    context: &RefreshContext,
+) -> Result<Result<StateStamp, Full>, EngineError> {
+    let usable = |stamp: &&StateStamp| stamp.layout == plan.layout() && stamp.frontier == record.frontier;
+    if let Some(stamp) = record.state.as_ref().filter(usable) {
+        return Ok(Ok(stamp.clone()));
+    }
+    match build(shared, planned, plan, &inputs_of(planned, record), record, context).await {
+        Err(error) if is_of_state_alone(&error) => {
+            shared.board.error(&error, "state of a dynamic table");
+            Ok(Err("STATE_CANNOT_BE_BUILT"))
+        }
+        built => built.map(Ok),
+    }
 }
 
 /// Answers state that cannot be read: what is damaged is built anew after a full refresh.
