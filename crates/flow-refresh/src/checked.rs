@@ -110,6 +110,12 @@ fn expression(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::InSubquery(found) if is_float(&found.expr, schema)? => in_subquery(found, schema)?,
         Expr::ScalarFunction(function) => return scalar_function(function, schema),
         Expr::Case(case) => simple_case(case, schema)?,
+        Expr::IsTrue(condition) => is_true(*condition),
+        Expr::IsNotTrue(condition) => !is_true(*condition),
+        Expr::IsFalse(condition) => is_true(!*condition),
+        Expr::IsNotFalse(condition) => !is_true(!*condition),
+        Expr::IsUnknown(condition) => Expr::IsNull(condition),
+        Expr::IsNotUnknown(condition) => Expr::IsNotNull(condition),
         Expr::AggregateFunction(function) => return aggregate_expression(function, schema),
         Expr::WindowFunction(window) => return window_expression(*window, schema),
         other => return Ok(Transformed::no(other)),
@@ -263,7 +269,13 @@ fn aggregate_expression(mut function: AggregateFunction, schema: &DFSchema) -> R
 
 /// Makes a FILTER's NULL false: the engine's COUNT takes the bit under a NULL for its value.
 fn only_true(filter: Box<Expr>) -> Box<Expr> {
-    Box::new(Expr::IsTrue(filter))
+    Box::new(is_true(*filter))
+}
+
+/// Says whether a condition is true. The engine's own operator is never NULL in one of its plans and
+/// may be in the other, which stops it where the condition becomes a column.
+fn is_true(condition: Expr) -> Expr {
+    Checked::IsTrue.call(vec![condition])
 }
 
 /// Says whether rows leave a frame as it goes on.
