@@ -2,15 +2,16 @@
 //! before any table is looked up.
 //!
 //! Places are relative to the tokens' own text. Nothing here knows columns or types. [`refuse`] says
-//! what is refused.
+//! what is refused, [`spelling`] what is written in other words.
 
 mod refuse;
+mod spelling;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Ident, ObjectName, ObjectNamePart, Query, Spanned, TableFactor, VisitMut, VisitorMut,
+    Expr, Ident, ObjectName, ObjectNamePart, Query, Spanned, TableFactor, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -19,6 +20,7 @@ use flow_core::TableName;
 
 use crate::tokens::{Fault, Place};
 pub(crate) use refuse::writes as refuse_writes;
+pub(crate) use spelling::{first_wide_number, spell_out};
 
 /// Bounds the nesting of a SELECT: deeper ones are refused rather than overflow a stack.
 const NESTING_MAX: usize = 50;
@@ -39,8 +41,9 @@ pub(crate) fn parse_tokens(body: &[TokenWithSpan]) -> Result<Box<Query>, Fault> 
             _ => {}
         }
     }
-    let query = parse_query(body)?;
+    let mut query = parse_query(body)?;
     refuse::in_definitions(&query, body)?;
+    spell_out(&mut query);
     Ok(query)
 }
 
@@ -188,6 +191,13 @@ impl VisitorMut for Resolver {
             self.references.push(Reference { name, place });
         }
         ControlFlow::Continue(())
+    }
+}
+
+fn without_parentheses(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Nested(inner) => without_parentheses(inner),
+        other => other,
     }
 }
 
