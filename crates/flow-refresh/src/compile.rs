@@ -1,6 +1,6 @@
 //! From a syntax tree to a plan that gives one exact result.
 //!
-//! 1. The engine resolves names.
+//! 1. The engine resolves names; [`crate::subquery_rows`] writes some subqueries in other words.
 //! 2. [`crate::judged::check`] names what is not known to give PostgreSQL's answer.
 //! 3. The engine resolves types, after [`crate::meeting`] has made them meet as PostgreSQL does, and
 //!    numbers that no decimal holds are named where they meet no float.
@@ -22,6 +22,7 @@ use crate::kind::WIDE_NUMBER_TYPE;
 use crate::meeting;
 use crate::select;
 use crate::session;
+use crate::subquery_rows;
 use crate::tokens::Fault;
 use crate::tokens::{Place, find_call, find_first, find_last, find_word};
 
@@ -42,7 +43,7 @@ pub(crate) async fn definition(state: &SessionState, query: Query) -> Result<Com
         notes: Vec::new(),
         findings,
     };
-    let plan = session::names(state, query).await?;
+    let plan = subquery_rows::spell_out(session::names(state, query).await?)?;
     let findings = judged::check(&plan)?;
     if !findings.is_empty() {
         return Ok(refused(plan, findings));
@@ -72,7 +73,7 @@ pub(crate) async fn definition(state: &SessionState, query: Query) -> Result<Com
 
 /// Compiles a user's query, whose result need not be the same twice.
 pub(crate) async fn query(state: &SessionState, query: Query) -> Result<LogicalPlan> {
-    let plan = session::names(state, query).await?;
+    let plan = subquery_rows::spell_out(session::names(state, query).await?)?;
     let plan = meeting::meet_as_postgres(plan)?;
     if let Some(finding) = judged::check_numbers(&plan)?.first() {
         return plan_err!("{} ({})", finding.message, finding.code);
@@ -100,10 +101,21 @@ pub(crate) fn locate(error: &DataFusionError, tokens: &[TokenWithSpan]) -> Optio
     bare.next()
 }
 
+/// Are parts of what the engine says of a subquery that did not become a join.
+const SUBQUERY_LEFT: [&str; 3] = [
+    "Physical plan does not support logical expression",
+    "orrelated scalar subquery can only be used in",
+    "orrelated scalar subquery in the GROUP BY clause must",
+];
+
 /// Turns an engine's error about the SQL into a problem with a place.
 pub(crate) fn fault(error: &DataFusionError, code: &'static str, tokens: &[TokenWithSpan]) -> Fault {
     let place = locate(error, tokens).unwrap_or_else(|| start(tokens));
     let text = error.find_root().strip_backtrace();
+    if SUBQUERY_LEFT.iter().any(|known| text.contains(known)) {
+        let message = "a subquery stands where it cannot be computed: join instead (CORRELATED_SUBQUERY)";
+        return Fault::new(place, "F0410", message);
+    }
     if text.contains(&WIDE_NUMBER_TYPE.to_string())
         && let Some((place, digits)) = select::first_wide_number(tokens)
     {

@@ -42,6 +42,8 @@ mod row_copies;
 mod select;
 mod session;
 mod source;
+mod subquery_rows;
+mod subquery_values;
 mod tokens;
 
 pub use cut::{Cut, InputHistory, InputKind, choose_cut};
