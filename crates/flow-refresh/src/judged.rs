@@ -150,6 +150,8 @@ fn operator(op: Operator, kinds: [Kind; 2]) -> Option<String> {
                 (one, other) if !moment(one) && !moment(other) => true,
                 (one, Interval) => moment(one),
                 (Interval, other) => moment(other) && op == Operator::Plus,
+                (Date, Kind::Integer) => true,
+                (Kind::Integer, Date) => op == Operator::Plus,
                 (Date, Date) | (Timestamp, Timestamp) | (Timestamptz, Timestamptz) => op == Operator::Minus,
                 (Kind::Unknown, _) | (_, Kind::Unknown) => true,
                 _ => false,

@@ -5,7 +5,7 @@
 //!   both.
 //! - Decimals that meet floats become floats, where the engine makes decimals of the floats.
 //! - A date that meets an interval becomes a timestamp, where the engine drops the hours; dates
-//!   taken from each other give days.
+//!   taken from each other give days, and days are added to dates.
 //! - The epoch of a moment is a decimal.
 
 use arrow_schema::{DataType, TimeUnit};
@@ -292,7 +292,7 @@ fn binary(expr: Expr, schema: &DFSchema) -> Result<Expr> {
 fn arithmetic(mut left: Expr, op: Operator, mut right: Expr, types: &[DataType; 2]) -> Result<Expr> {
     let kinds = [Kind::of(&types[0]), Kind::of(&types[1])];
     let numbers = kinds.iter().any(|kind| kind.is_number());
-    if numbers && !kinds.contains(&Kind::Interval) {
+    if numbers && !kinds.contains(&Kind::Interval) && !kinds.contains(&Kind::Date) {
         let operator = op.to_string();
         agree(vec![&mut left, &mut right], types, &operator)?;
     } else if kinds.contains(&Kind::Text) {
@@ -303,11 +303,22 @@ fn arithmetic(mut left: Expr, op: Operator, mut right: Expr, types: &[DataType; 
             left = cast(left, DataType::Int32);
             right = cast(right, DataType::Int32);
         }
+        [Kind::Date, Kind::Integer] if matches!(op, Operator::Plus | Operator::Minus) => {
+            return Ok(days(left, op, right));
+        }
+        [Kind::Integer, Kind::Date] if op == Operator::Plus => return Ok(days(right, op, left)),
         [Kind::Date, Kind::Interval] => left = cast(left, DataType::Timestamp(TimeUnit::Microsecond, None)),
         [Kind::Interval, Kind::Date] => right = cast(right, DataType::Timestamp(TimeUnit::Microsecond, None)),
         _ => {}
     }
     Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right))))
+}
+
+/// Moves a date by days.
+fn days(date: Expr, op: Operator, count: Expr) -> Expr {
+    let (number, count) = (cast(date, DataType::Int32), cast(count, DataType::Int32));
+    let moved = Expr::BinaryExpr(BinaryExpr::new(Box::new(number), op, Box::new(count)));
+    cast(moved, DataType::Date32)
 }
 
 fn function(mut expr: Expr, schema: &DFSchema) -> Result<Expr> {
