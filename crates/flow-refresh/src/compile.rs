@@ -101,20 +101,52 @@ pub(crate) fn locate(error: &DataFusionError, tokens: &[TokenWithSpan]) -> Optio
     bare.next()
 }
 
-/// Are parts of what the engine says of a subquery that did not become a join.
-const SUBQUERY_LEFT: [&str; 3] = [
-    "Physical plan does not support logical expression",
-    "orrelated scalar subquery can only be used in",
-    "orrelated scalar subquery in the GROUP BY clause must",
+/// Are parts of what the engine says of what it cannot compute, and what it is called here.
+const NAMED: [(&str, &str); 9] = [
+    (
+        "Physical plan does not support logical expression ScalarSubquery",
+        SUBQUERY_LEFT,
+    ),
+    (
+        "Physical plan does not support logical expression Exists",
+        SUBQUERY_LEFT,
+    ),
+    (
+        "Physical plan does not support logical expression InSubquery",
+        SUBQUERY_LEFT,
+    ),
+    (
+        "Physical plan does not support logical expression OuterReferenceColumn",
+        SUBQUERY_LEFT,
+    ),
+    ("orrelated scalar subquery can only be used in", SUBQUERY_LEFT),
+    ("orrelated scalar subquery in the GROUP BY clause must", SUBQUERY_LEFT),
+    ("Unsupported binary operator", OPERATOR_UNKNOWN),
+    ("Unsupported SQL unary operator", OPERATOR_UNKNOWN),
+    ("Cannot get result type for temporal operation", INTERVAL_TIMES),
 ];
+const SUBQUERY_LEFT: &str = "a subquery stands where it cannot be computed: join instead (CORRELATED_SUBQUERY)";
+const OPERATOR_UNKNOWN: &str =
+    "an operator is refused: it is not known to give PostgreSQL's answer (OPERATOR_NOT_JUDGED)";
+const INTERVAL_TIMES: &str = "an operator between an interval and a number, or two moments, is refused: it is not known to give PostgreSQL's \
+     answer (OPERATOR_NOT_JUDGED)";
 
 /// Turns an engine's error about the SQL into a problem with a place.
 pub(crate) fn fault(error: &DataFusionError, code: &'static str, tokens: &[TokenWithSpan]) -> Fault {
     let place = locate(error, tokens).unwrap_or_else(|| start(tokens));
     let text = error.find_root().strip_backtrace();
-    if SUBQUERY_LEFT.iter().any(|known| text.contains(known)) {
-        let message = "a subquery stands where it cannot be computed: join instead (CORRELATED_SUBQUERY)";
+    if let Some(message) = NAMED
+        .iter()
+        .find_map(|(known, message)| text.contains(known).then_some(*message))
+    {
         return Fault::new(place, "F0410", message);
+    }
+    if let Some((_, rest)) = text.split_once("Invalid function '")
+        && let Some((name, _)) = rest.split_once('\'')
+    {
+        let message =
+            format!("function {name}() is refused: it is not known to give PostgreSQL's answer (FUNCTION_NOT_JUDGED)");
+        return Fault::new(find_call(tokens, &[name]).unwrap_or(place), "F0410", message);
     }
     if text.contains(&WIDE_NUMBER_TYPE.to_string())
         && let Some((place, digits)) = select::first_wide_number(tokens)

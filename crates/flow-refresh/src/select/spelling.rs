@@ -2,14 +2,17 @@
 //!
 //! - Rows that are compared: `(a, b) = (c, d)`, `(a, b) IN (…)` and `(a, b) IN (SELECT …)` become
 //!   conditions column by column, with the same answer where a value is NULL.
+//! - `FETCH FIRST`, `mod()`, `every()` and `COLLATE "C"` have other words, named windows are written
+//!   out ([`windows`]).
 //! - Numbers with an exponent, and those beyond 38 digits, which the engine reads with fewer digits
 //!   than none or not at all.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Expr, Ident, ObjectName, Query, SetExpr, TableFactor, UnaryOperator, Value,
-    ValueWithSpan, VisitMut, VisitorMut,
+    BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    LimitClause, ObjectName, Query, SetExpr, Spanned, TableFactor, UnaryOperator, Value, ValueWithSpan, VisitMut,
+    VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -18,23 +21,31 @@ use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 use crate::checked::Written;
 use crate::kind::WIDE_NUMBER;
 
-use super::without_parentheses;
-use crate::tokens::Place;
+use super::{windows, without_parentheses};
+use crate::tokens::{Fault, Place};
 
 /// Names the rows of a subquery that another row is compared with.
 const ROWS: &str = "__rows";
 
 /// Writes a query in the engine's words.
-pub(crate) fn spell_out(query: &mut Query) {
-    let ControlFlow::Continue(()) = VisitMut::visit(query, &mut Speller);
+pub(crate) fn spell_out(query: &mut Query) -> Result<(), Fault> {
+    match VisitMut::visit(query, &mut Speller) {
+        ControlFlow::Break(fault) => Err(fault),
+        ControlFlow::Continue(()) => Ok(()),
+    }
 }
 
 struct Speller;
 
 impl VisitorMut for Speller {
-    type Break = std::convert::Infallible;
+    type Break = Fault;
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Fault> {
+        fetch_as_limit(query);
+        windows::write_out(query)
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Fault> {
         let spelled = match expr {
             Expr::Value(ValueWithSpan {
                 value: Value::Number(digits, false),
@@ -59,12 +70,74 @@ impl VisitorMut for Speller {
             } => in_rows(expr, subquery, *negated),
             Expr::InList { expr, list, negated } => in_list(expr, list, *negated),
             Expr::BinaryOp { left, op, right } => compared(left, op, right),
+            Expr::Function(function) => same_function(function),
+            // Texts are compared by their bytes.
+            Expr::Collate { expr, collation } if matches!(collation.to_string().as_str(), "\"C\"" | "\"POSIX\"") => {
+                Some(nested(expr.as_ref().clone()))
+            }
+            Expr::Collate { expr, collation } => {
+                let message =
+                    format!("COLLATE {collation} is refused: texts are compared by their bytes, as with \"C\"");
+                let place = Place::from(expr.span().start);
+                return ControlFlow::Break(Fault::new(place, "F0410", message));
+            }
             _ => None,
         };
         if let Some(spelled) = spelled {
             *expr = spelled;
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// Writes FETCH FIRST as LIMIT.
+fn fetch_as_limit(query: &mut Query) {
+    if query
+        .fetch
+        .as_ref()
+        .is_none_or(|fetch| fetch.with_ties || fetch.percent)
+    {
+        return;
+    }
+    let one = || Expr::value(Value::Number("1".to_owned(), false));
+    let rows = query
+        .fetch
+        .as_ref()
+        .map(|fetch| fetch.quantity.clone().unwrap_or_else(one));
+    match &mut query.limit_clause {
+        None => {
+            query.limit_clause = Some(LimitClause::LimitOffset {
+                limit: rows,
+                offset: None,
+                limit_by: Vec::new(),
+            });
+        }
+        Some(LimitClause::LimitOffset { limit, .. }) if limit.is_none() => *limit = rows,
+        Some(_) => return,
+    }
+    query.fetch = None;
+}
+
+/// Is a call of a function that the engine knows by another name only.
+fn same_function(function: &Function) -> Option<Expr> {
+    let name = function.name.to_string().to_lowercase();
+    match (name.as_str(), &function.args) {
+        ("every", _) => {
+            let mut function = function.clone();
+            function.name = ObjectName::from(vec![Ident::new("bool_and")]);
+            Some(Expr::Function(function))
+        }
+        ("mod", FunctionArguments::List(list)) => match &list.args[..] {
+            [
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(l)),
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(r)),
+            ] => {
+                let rest = binary(nested(l.clone()), BinaryOperator::Modulo, nested(r.clone()));
+                Some(nested(rest))
+            }
+            _ => None,
+        },
+        _ => None,
     }
 }
 
