@@ -52,6 +52,9 @@ SELECT k AS a, k AS b FROM (SELECT k FROM bronze.t WHERE k > 0) q WHERE k < 4;
 SELECT 1 AS one FROM bronze.t WHERE id < 50;
 SELECT id, CASE WHEN n <> 0 THEN 100 / n END AS r, upper(s) AS s, length(s) AS l FROM bronze.t;
 
+SELECT t.* FROM bronze.t WHERE mod(n, 2) = 0 AND s COLLATE "C" > 'a';
+SELECT id, day + 1 AS a, day - k AS b FROM bronze.t WHERE day > DATE '2024-01-10' + 7;
+
 --! statements joins
 SELECT t.id, u.name FROM bronze.t JOIN bronze.u ON t.k = u.k;
 SELECT t.id, u.id AS other FROM bronze.t LEFT JOIN bronze.u ON t.k = u.k;
@@ -221,6 +224,9 @@ SELECT id, row_number() OVER (PARTITION BY k ORDER BY id) AS a, row_number() OVE
 -- full: WINDOW_WITHOUT_PARTITION
 SELECT k, sum(n) AS s, rank() OVER (ORDER BY sum(n) DESC) AS r FROM bronze.t GROUP BY k;
 
+SELECT id, sum(n) OVER (w ORDER BY id) AS a, count(*) OVER w AS c FROM bronze.t WINDOW w AS (PARTITION BY k);
+SELECT k, g, sum(d) AS s, rank() OVER (PARTITION BY k ORDER BY sum(d) DESC) AS r FROM bronze.t GROUP BY ROLLUP (k, g);
+
 --! statements limits
 SELECT id, n FROM bronze.t ORDER BY n DESC, id LIMIT 7;
 SELECT id, n FROM bronze.t ORDER BY n, id LIMIT 5 OFFSET 3;
@@ -234,6 +240,8 @@ SELECT n, count(*) AS c FROM bronze.t GROUP BY n ORDER BY n DESC NULLS LAST LIMI
 (SELECT id, 'low' AS w FROM bronze.t ORDER BY n, id LIMIT 3) UNION ALL (SELECT id, 'high' FROM bronze.t ORDER BY n DESC NULLS LAST, id LIMIT 3);
 -- full: OFFSET_WITHOUT_LIMIT
 SELECT id FROM bronze.t ORDER BY n, id OFFSET 10;
+
+SELECT id, n FROM bronze.t ORDER BY n DESC, id FETCH FIRST 4 ROWS ONLY;
 
 --! statements refusals
 -- refused: NON_DETERMINISTIC_FUNCTION

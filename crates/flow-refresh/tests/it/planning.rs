@@ -70,7 +70,7 @@ async fn names_that_do_not_exist_are_pointed_at() {
         "ambiguous",
     )
     .await;
-    check("SELECT nofunction(id) FROM bronze.f", 2, 8, "F0409", "nofunction").await;
+    check("SELECT nofunction(id) FROM bronze.f", 2, 8, "F0410", "nofunction").await;
     check(
         "SELECT * FROM information_schema.tables",
         2,

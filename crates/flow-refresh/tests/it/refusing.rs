@@ -304,3 +304,29 @@ async fn numbers_that_no_column_holds_are_refused_at_their_place() {
     let long = format!("SELECT k FROM bronze.f GROUP BY k HAVING max(n) < {digits}");
     refused(&long, digits, "F0410", "NUMBER_TOO_WIDE").await;
 }
+
+#[tokio::test]
+async fn what_the_engine_does_not_know_is_refused_by_name() {
+    check("SELECT n ^ 2 AS a FROM bronze.f", 2, 1, "F0410", "OPERATOR_NOT_JUDGED").await;
+    check("SELECT ~n AS a FROM bronze.f", 2, 1, "F0410", "OPERATOR_NOT_JUDGED").await;
+    let times = "SELECT t + k * INTERVAL '1 day' AS a FROM bronze.f";
+    check(times, 2, 1, "F0410", "OPERATOR_NOT_JUDGED").await;
+    refused(
+        "SELECT sign(n) AS a FROM bronze.f",
+        "sign",
+        "F0410",
+        "FUNCTION_NOT_JUDGED",
+    )
+    .await;
+    refused(
+        "SELECT s COLLATE \"de_DE\" AS a FROM bronze.f",
+        "s COLLATE",
+        "F0410",
+        "COLLATE",
+    )
+    .await;
+    let unknown = "SELECT sum(n) OVER (w ORDER BY id) AS a FROM bronze.f WINDOW v AS (PARTITION BY k)";
+    refused(unknown, "w ORDER", "F0409", "is not defined").await;
+    let twice = "SELECT sum(n) OVER (w ORDER BY id) AS a FROM bronze.f WINDOW w AS (PARTITION BY k ORDER BY n)";
+    refused(twice, "w ORDER", "F0409", "has an order already").await;
+}

@@ -342,3 +342,43 @@ SELECT id FROM bronze.f WHERE x > -1e300 AND x BETWEEN -1e200 AND 1e200 AND x IN
 SELECT id, CASE WHEN x > 0 THEN x ELSE -1e300 END AS a, coalesce(x, 1e300) AS b FROM bronze.f
 SELECT id, n / 1e3 AS a, n * 1e2 AS b, 1e0 AS c, 123456789012345678901234567890 AS e, 0.000000000000000000000000000000000000001e5 AS f FROM bronze.f
 SELECT id, d * 1e20 AS a FROM bronze.f
+-- Names and other words
+SELECT id, sum(n) OVER (w ORDER BY id) AS a FROM bronze.f WINDOW w AS (PARTITION BY k)
+SELECT id, sum(n) OVER (w ORDER BY id) AS a, count(*) OVER w AS c, max(n) OVER v AS m, min(n) OVER (v) AS l FROM bronze.f WINDOW w AS (PARTITION BY k), v AS (w ORDER BY g)
+SELECT k, sum(n) AS s, rank() OVER (w ORDER BY sum(n) DESC) AS r FROM bronze.f GROUP BY k, g WINDOW w AS (PARTITION BY k)
+SELECT f.* FROM bronze.f WHERE f.n = (SELECT max(n) FROM bronze.f)
+SELECT d.*, f.id FROM bronze.d JOIN bronze.f ON f.k = d.k
+SELECT d.*, x.id FROM bronze.d, bronze.f AS x WHERE x.k = d.k AND x.n > 3
+SELECT mod(n, 7) AS a, mod(k, 2) AS b, mod(d, 3) AS c FROM bronze.f
+SELECT k, every(b) AS e FROM bronze.f GROUP BY k
+SELECT n, d FROM bronze.f ORDER BY n, d FETCH FIRST 5 ROWS ONLY
+SELECT n, d FROM bronze.f ORDER BY n, d OFFSET 2 ROWS FETCH NEXT ROW ONLY
+SELECT id, day + 1 AS a, day - 7 AS b, 3 + day AS c, day + k AS e, day - k * 2 AS f FROM bronze.f
+SELECT id FROM bronze.f WHERE day > DATE '2023-11-20' + 7 AND day - 3 < '2024-01-01'
+SELECT id, s COLLATE "C" AS a FROM bronze.f WHERE s COLLATE "C" > 'a'
+SELECT k, count(*) AS c FROM bronze.f GROUP BY k HAVING sum(n) > 1.5 * (SELECT count(*) FROM bronze.f j WHERE j.k = f.k)
+SELECT id, (n * 1.0 / 3)::numeric(20, 4) AS a FROM bronze.f
+SELECT id, x::int + 1 AS a, round(d)::int AS b FROM bronze.f
+-- As TPC-DS asks
+WITH customer_total AS (SELECT k AS c, g AS st, sum(d) AS total FROM bronze.f GROUP BY k, g) SELECT ctr1.c, ctr1.st FROM customer_total ctr1 WHERE ctr1.total > (SELECT CAST(sum(total) * 1.2 / count(*) AS numeric(30, 6)) FROM customer_total ctr2 WHERE ctr1.st = ctr2.st)
+SELECT k, g, sum(d) AS sumsales, rank() OVER (PARTITION BY k ORDER BY sum(d) DESC) AS rk FROM bronze.f GROUP BY ROLLUP (k, g)
+SELECT k, g, grouping(k) + grouping(g) AS lochierarchy, rank() OVER (PARTITION BY grouping(k) + grouping(g), CASE WHEN grouping(g) = 0 THEN k END ORDER BY sum(n) DESC) AS r FROM bronze.f GROUP BY ROLLUP (k, g)
+SELECT * FROM (SELECT k, g, sum(x) AS s, avg(sum(x)) OVER (PARTITION BY k) AS a FROM bronze.f GROUP BY k, g) q WHERE CASE WHEN a > 0 THEN abs(s - a) / a ELSE NULL END > 0.1
+SELECT count(*) AS c FROM ((SELECT DISTINCT k FROM bronze.f) INTERSECT (SELECT DISTINCT k FROM bronze.d) EXCEPT (SELECT k FROM bronze.f WHERE n > 45)) q
+SELECT a.k, count(*) AS c FROM bronze.f a LEFT JOIN bronze.d b ON a.k = b.k WHERE b.k IS NULL GROUP BY a.k
+SELECT sum(CASE WHEN extract(dow FROM day) = 0 THEN n ELSE 0 END) AS sun, sum(CASE WHEN extract(dow FROM day) = 1 THEN n END) AS mon FROM bronze.f
+SELECT k, count(DISTINCT id) AS c, sum(n) AS s FROM bronze.f f1 WHERE EXISTS (SELECT * FROM bronze.f f2 WHERE f1.k = f2.k AND f1.g <> f2.g) AND NOT EXISTS (SELECT * FROM bronze.d WHERE d.k = f1.k AND d.lim > 40) GROUP BY k
+SELECT q1.k, q1.c AS c1, q2.c AS c2 FROM (SELECT k, count(*) AS c FROM bronze.f WHERE b GROUP BY k) q1 FULL JOIN (SELECT k, count(*) AS c FROM bronze.f WHERE NOT b GROUP BY k) q2 ON q1.k = q2.k
+SELECT i.k, max(i.n) AS m FROM bronze.f i WHERE i.d > (SELECT 1.2 * min(j.d) FROM bronze.f j WHERE j.g = i.g) AND i.k IN (SELECT k FROM bronze.d WHERE lim > (SELECT min(lim) FROM bronze.d)) GROUP BY i.k
+SELECT k, count(*) OVER (PARTITION BY k ORDER BY n GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS a FROM bronze.f
+SELECT k, name FROM bronze.d WHERE k IN (SELECT k FROM bronze.f WHERE n > 10 EXCEPT SELECT k FROM bronze.f WHERE n < -30)
+SELECT x.k, (SELECT count(*) FROM bronze.d WHERE d.k = x.k) AS c FROM (SELECT DISTINCT k FROM bronze.f UNION SELECT lim::int FROM bronze.d) x
+SELECT k, lim FROM bronze.d WHERE lim = (SELECT min(e.lim) FROM bronze.d e WHERE e.name = d.name) AND w >= (SELECT 0.5 * max(e.w) FROM bronze.d e WHERE e.lim <= d.lim)
+SELECT date_trunc('month', t) AS m, k, sum(d) AS rev, sum(sum(d)) OVER (PARTITION BY k ORDER BY date_trunc('month', t)) AS running FROM bronze.f GROUP BY date_trunc('month', t), k
+SELECT k, day, sum(d) AS rev, rank() OVER (PARTITION BY k ORDER BY sum(d) DESC) AS r FROM bronze.f GROUP BY k, day
+SELECT id, sum(n) OVER (PARTITION BY k ORDER BY day RANGE BETWEEN INTERVAL '7 days' PRECEDING AND CURRENT ROW) AS w FROM bronze.f
+SELECT k, g, sum(n) AS s, grouping(k) AS gk, grouping(g) AS gg, grouping(k, g) AS gkg FROM bronze.f GROUP BY ROLLUP (k, g)
+WITH a AS (SELECT k, sum(n) AS s FROM bronze.f GROUP BY k), b AS (SELECT k, sum(lim) AS l FROM bronze.d GROUP BY k) SELECT coalesce(a.k, b.k) AS k, s, l FROM a FULL JOIN b ON a.k = b.k
+SELECT q.k, sum(q.v) AS s FROM (VALUES (1, 2), (2, 3), (1, 4)) AS q(k, v) GROUP BY q.k
+SELECT t1.k FROM bronze.d t1 WHERE NOT EXISTS (SELECT 1 FROM bronze.f t2 WHERE t2.k = t1.k AND NOT EXISTS (SELECT 1 FROM bronze.f t3 WHERE t3.k = t2.k AND t3.id > t2.id))
+SELECT id FROM bronze.f i WHERE 2 > (SELECT count(DISTINCT j.n) FROM bronze.f j WHERE j.k = i.k AND j.n > i.n)
