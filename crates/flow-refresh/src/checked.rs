@@ -252,7 +252,7 @@ fn cast_expression(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
 fn aggregate_expression(mut function: AggregateFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let result = Expr::AggregateFunction(function.clone()).get_type(schema)?;
     whole_mean(function.func.name(), &mut function.params.args, schema)?;
-    function.params.filter = function.params.filter.map(only_true);
+    function.params.filter = function.params.filter.map(|filter| Box::new(is_true(*filter)));
     let distinct = function.params.distinct;
     if let [argument] = &mut function.params.args[..] {
         let argument_type = argument.get_type(schema)?;
@@ -267,12 +267,8 @@ fn aggregate_expression(mut function: AggregateFunction, schema: &DFSchema) -> R
     Ok(Transformed::yes(Expr::AggregateFunction(function)))
 }
 
-/// Makes a FILTER's NULL false: the engine's COUNT takes the bit under a NULL for its value.
-fn only_true(filter: Box<Expr>) -> Box<Expr> {
-    Box::new(is_true(*filter))
-}
-
-/// Says whether a condition is true. The engine's own operator is never NULL in one of its plans and
+/// Says whether a condition is true; so a FILTER is never NULL, whose bit the engine's COUNT would take
+/// for its value. The engine's own operator is never NULL in one of its plans and
 /// may be in the other, which stops it where the condition becomes a column.
 fn is_true(condition: Expr) -> Expr {
     Checked::IsTrue.call(vec![condition])
@@ -299,7 +295,7 @@ fn whole_mean(name: &str, arguments: &mut [Expr], schema: &DFSchema) -> Result<(
 fn window_expression(mut window: WindowFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let result = Expr::WindowFunction(Box::new(window.clone())).get_type(schema)?;
     whole_mean(window.fun.name(), &mut window.params.args, schema)?;
-    window.params.filter = window.params.filter.map(only_true);
+    window.params.filter = window.params.filter.map(|filter| Box::new(is_true(*filter)));
     let moving = moves(&window.params.window_frame);
     if let (WindowFunctionDefinition::AggregateUDF(function), [argument]) = (&window.fun, &window.params.args[..]) {
         let argument = argument.get_type(schema)?;
