@@ -204,6 +204,11 @@ KINDS = {
     "all_of_both": "SELECT k, n FROM bronze.item UNION ALL SELECT k, lim FROM bronze.side",
     "sets_of_groups": "SELECT k, s, count(*) AS c, sum(n) AS t FROM bronze.item GROUP BY GROUPING SETS ((k, s), (k))",
     "texts": "SELECT k, string_agg(s, ',' ORDER BY s, id) AS t FROM bronze.item GROUP BY k",
+    "total_of_nothing": "SELECT k, count(*) AS c FROM bronze.item GROUP BY GROUPING SETS ((k), ())",
+    "shared_condition": "SELECT k, bool_or(id > 0) FILTER (WHERE n < 2) AS a, bit_or(id) FILTER (WHERE n < 2) AS b, string_agg(s, ',' ORDER BY s) FILTER (WHERE n < 2) AS c FROM bronze.item GROUP BY k",
+    "factor_in_subquery": "SELECT id, (SELECT 0.5 * sum(CAST(lim AS numeric(10, 2))) FROM bronze.side s WHERE s.k = i.k) AS c FROM bronze.item i",
+    "earlier_rows": "SELECT id, (SELECT count(*) FROM bronze.item j WHERE j.k = i.k AND j.n < i.n) AS c FROM bronze.item i",
+    "pair_not_in": "SELECT id FROM bronze.item WHERE (k, n) NOT IN (SELECT k, lim FROM bronze.side)",
     "condition_is_null": "SELECT k, count(*) FILTER (WHERE n > 2) AS c FROM bronze.item GROUP BY k",
     "having": "SELECT k, count(*) AS c FROM bronze.item GROUP BY k HAVING count(*) BETWEEN 2 AND 24",
 }
@@ -241,32 +246,6 @@ def test_kinds_that_broke_other_systems(database, make_flow, read):
             wrong.append(f"after {event}: {error}")
     assert not wrong, "\n".join(wrong)
     all_incremental(flow, since, tables)
-
-
-#: name → query, and the change behind which its answer is wrong. Each is a defect; who mends it takes the mark away.
-DEFECTS = {
-    # PostgreSQL gives the grand total of no rows too; both modes give no row.
-    "total_of_nothing": ("SELECT k, count(*) AS c FROM bronze.item GROUP BY GROUPING SETS ((k), ())", "DELETE FROM item"),
-    # Refused with F0409, "Physical input schema should be the same": two of the engine's own aggregates under one FILTER.
-    "shared_condition": ("SELECT k, bool_or(id > 0) FILTER (WHERE n < 2) AS a, bit_or(id) FILTER (WHERE n < 2) AS b, string_agg(s, ',' ORDER BY s) FILTER (WHERE n < 2) AS c FROM bronze.item GROUP BY k", "DELETE FROM side"),
-    # Refused with F0409 and an internal error: a factor within a subquery that uses outer columns.
-    "factor_in_subquery": ("SELECT id, (SELECT 0.5 * sum(CAST(lim AS numeric(10, 2))) FROM bronze.side s WHERE s.k = i.k) AS c FROM bronze.item i", "DELETE FROM side WHERE k = 1"),
-}
-
-
-@pytest.mark.parametrize("name", DEFECTS)
-@pytest.mark.xfail(strict=True, reason="a known defect")
-def test_known_defects(database, make_flow, read, name):
-    sql, statement = DEFECTS[name]
-    tables = {f"gold.{name}": sql}
-    flow = prepare(database, make_flow, tables)
-    flow.allow(name)
-    flow.run("init", timeout=120).expect(0)
-    flow.run("plan").expect(0)
-    flow.start(init=False).wait_ready()
-    check(flow, read(flow), tables)
-    database.execute(statement)
-    check(flow, read(flow), tables)
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -52,6 +52,9 @@ SELECT k AS a, k AS b FROM (SELECT k FROM bronze.t WHERE k > 0) q WHERE k < 4;
 SELECT 1 AS one FROM bronze.t WHERE id < 50;
 SELECT id, CASE WHEN n <> 0 THEN 100 / n END AS r, upper(s) AS s, length(s) AS l FROM bronze.t;
 
+SELECT t.* FROM bronze.t WHERE mod(n, 2) = 0 AND s COLLATE "C" > 'a';
+SELECT id, day + 1 AS a, day - k AS b FROM bronze.t WHERE day > DATE '2024-01-10' + 7;
+
 --! statements joins
 SELECT t.id, u.name FROM bronze.t JOIN bronze.u ON t.k = u.k;
 SELECT t.id, u.id AS other FROM bronze.t LEFT JOIN bronze.u ON t.k = u.k;
@@ -102,7 +105,6 @@ SELECT id FROM bronze.t WHERE k IN (SELECT u.k FROM bronze.u WHERE u.lim > t.n);
 SELECT id, (SELECT count(*) FROM bronze.u WHERE u.k = t.k) AS c FROM bronze.t;
 SELECT id, (SELECT sum(lim) FROM bronze.u WHERE u.k = t.k) AS c FROM bronze.t;
 SELECT id, (SELECT coalesce(max(name), 'none') FROM bronze.u WHERE u.k = t.k) AS c FROM bronze.t;
--- refused: internal error
 SELECT id, (SELECT 0.5 * sum(w) FROM bronze.u WHERE u.k = t.k) AS c FROM bronze.t;
 SELECT id, (SELECT max(lim) FROM bronze.u) AS m FROM bronze.t;
 SELECT id FROM bronze.t WHERE n > (SELECT min(lim) FROM bronze.u);
@@ -113,6 +115,37 @@ SELECT id FROM bronze.t WHERE n < coalesce((SELECT max(n) FROM bronze.e), 1);
 WITH q AS (SELECT k, count(*) AS c FROM bronze.t GROUP BY k) SELECT a.k, a.c, b.c AS d FROM q a JOIN q b ON a.c = b.c;
 WITH a AS (SELECT k, n FROM bronze.t WHERE b), c AS (SELECT k, sum(n) AS s FROM a GROUP BY k) SELECT a.n, c.s FROM a LEFT JOIN c ON a.k = c.k;
 WITH a AS (SELECT k FROM bronze.u WHERE lim > 2) SELECT id FROM bronze.t WHERE k IN (SELECT k FROM a) AND n NOT IN (SELECT k FROM a WHERE k IS NOT NULL);
+
+-- Conditions on what is computed of a row's own group, over no rows too.
+SELECT id, (SELECT 0.5 * sum(w) FROM bronze.u WHERE u.k = t.k) AS a, (SELECT CAST(sum(lim) / count(*) AS numeric(20,6)) FROM (SELECT k, lim + 0.0 AS lim FROM bronze.u) v WHERE v.k = t.k) AS b FROM bronze.t;
+SELECT id, (SELECT coalesce(sum(w), 0) FROM bronze.u WHERE u.k = t.k) AS a, (SELECT CASE WHEN count(*) = 0 THEN 'none' ELSE max(name) END FROM bronze.u WHERE u.k = t.g) AS b FROM bronze.t;
+SELECT id, n, (SELECT count(*) AS n FROM bronze.u WHERE u.k = t.k) AS c, (SELECT count(*) FROM bronze.u WHERE u.k = t.k) + 1 AS e FROM bronze.t;
+-- Outer columns that are not compared for equality.
+SELECT id, (SELECT count(*) FROM bronze.t o WHERE o.k = t.k AND o.id < t.id) AS before, (SELECT sum(o.d) FROM bronze.t o WHERE o.g = t.g AND o.day <= t.day) AS running FROM bronze.t;
+SELECT id FROM bronze.t WHERE n > (SELECT max(lim) - 4 FROM bronze.u WHERE u.k < t.k);
+SELECT id, (SELECT sum(lim * t.n) + t.g FROM bronze.u WHERE u.k IS NOT DISTINCT FROM t.k) AS a FROM bronze.t;
+SELECT id, (SELECT count(*) FROM bronze.t o WHERE o.x >= t.x AND o.k = t.k) AS c FROM bronze.t;
+-- Subqueries in aggregates, in groups' conditions and in joins.
+SELECT k, sum(n * (SELECT max(lim) FROM bronze.u)) AS a, sum((SELECT max(lim) FROM bronze.u WHERE u.k = t.g)) AS b FROM bronze.t GROUP BY k;
+SELECT k, count(*) AS c FROM bronze.t GROUP BY k HAVING count(*) > 4 * (SELECT count(*) FROM bronze.u WHERE u.k = t.k);
+SELECT t.id, u.id AS u FROM bronze.t JOIN bronze.u ON u.k = t.k AND u.lim = (SELECT max(v.lim) FROM bronze.u v WHERE v.k = u.k);
+-- An aggregate without groups has a row even over no rows.
+SELECT id FROM bronze.t WHERE EXISTS (SELECT count(*) FROM bronze.u WHERE u.k = t.k);
+SELECT id FROM bronze.t WHERE NOT EXISTS (SELECT sum(lim) FROM bronze.u WHERE u.k = t.k HAVING count(*) > 1);
+SELECT id FROM bronze.t WHERE g IN (SELECT count(*) FROM bronze.u WHERE u.k = t.k);
+SELECT id FROM bronze.t WHERE g NOT IN (SELECT max(lim) FROM bronze.u WHERE u.k = t.k HAVING count(*) > 1);
+-- Outer columns below a derived table.
+SELECT id FROM bronze.t WHERE EXISTS (SELECT 1 FROM (SELECT lim * 2 AS v FROM bronze.u WHERE u.k = t.k) q WHERE v > t.n);
+SELECT id FROM bronze.t WHERE n NOT IN (SELECT lim FROM bronze.u WHERE u.k = t.k);
+-- Rows.
+SELECT id FROM bronze.t WHERE (k, n) IN (SELECT k, lim FROM bronze.u);
+SELECT id FROM bronze.t WHERE (k, n) NOT IN (SELECT k, lim FROM bronze.u);
+SELECT id FROM bronze.t WHERE (k, s) IN (SELECT k, name FROM bronze.u WHERE u.lim > t.n) AND NOT ((g, n) IN (SELECT k, n FROM bronze.e));
+SELECT id FROM bronze.t WHERE (k, g) IN (SELECT k, max(g) FROM bronze.t GROUP BY k) AND ((k, n) >= (3, 2) OR (k, g) = (1, 1));
+SELECT id FROM bronze.t WHERE (k, n) NOT IN ((1, 2), (2, NULL)) AND (g, n) <> (2, 4);
+-- Numbers beyond 38 digits meet doubles.
+SELECT id, x * 1e300 AS a, -1e300::double precision AS b FROM bronze.t WHERE x < 1e39 AND x > -1e300;
+SELECT id, n * 1e3 AS a, d + 1e20 AS b FROM bronze.t;
 
 --! statements aggregates
 SELECT k, count(*) AS c, count(n) AS cn, sum(n) AS s FROM bronze.t GROUP BY k;
@@ -149,6 +182,9 @@ SELECT k, max(n) FILTER (WHERE b) AS a, min(s) FILTER (WHERE n > 1) AS c FROM br
 -- full: AGGREGATE_WITHOUT_GROUP
 SELECT string_agg(s, ',' ORDER BY s, id) AS a FROM bronze.t;
 SELECT k, s, string_agg(s, ',' ORDER BY s, id) AS a FROM bronze.t GROUP BY GROUPING SETS ((k), (k, s));
+
+SELECT k, bool_or(id > 0) FILTER (WHERE n < 2) AS a, bit_or(id) FILTER (WHERE n < 2) AS b, string_agg(s, ',' ORDER BY s) FILTER (WHERE n < 2) AS c FROM bronze.t GROUP BY k;
+SELECT a, b, c, count(*) AS n FROM (SELECT (n < 2) IS TRUE AS a, (n < 2) IS NOT FALSE AS b, (n < 2) IS UNKNOWN AS c FROM bronze.t) q GROUP BY a, b, c;
 
 --! statements sets
 SELECT DISTINCT k, g FROM bronze.t;
@@ -188,6 +224,9 @@ SELECT id, row_number() OVER (PARTITION BY k ORDER BY id) AS a, row_number() OVE
 -- full: WINDOW_WITHOUT_PARTITION
 SELECT k, sum(n) AS s, rank() OVER (ORDER BY sum(n) DESC) AS r FROM bronze.t GROUP BY k;
 
+SELECT id, sum(n) OVER (w ORDER BY id) AS a, count(*) OVER w AS c FROM bronze.t WINDOW w AS (PARTITION BY k);
+SELECT k, g, sum(d) AS s, rank() OVER (PARTITION BY k ORDER BY sum(d) DESC) AS r FROM bronze.t GROUP BY ROLLUP (k, g);
+
 --! statements limits
 SELECT id, n FROM bronze.t ORDER BY n DESC, id LIMIT 7;
 SELECT id, n FROM bronze.t ORDER BY n, id LIMIT 5 OFFSET 3;
@@ -202,17 +241,19 @@ SELECT n, count(*) AS c FROM bronze.t GROUP BY n ORDER BY n DESC NULLS LAST LIMI
 -- full: OFFSET_WITHOUT_LIMIT
 SELECT id FROM bronze.t ORDER BY n, id OFFSET 10;
 
+SELECT id, n FROM bronze.t ORDER BY n DESC, id FETCH FIRST 4 ROWS ONLY;
+
 --! statements refusals
 -- refused: NON_DETERMINISTIC_FUNCTION
 SELECT id FROM bronze.t WHERE at < now();
 -- refused: AGGREGATE_NOT_EXACT
 SELECT k, corr(x, x) AS c FROM bronze.t GROUP BY k;
 -- refused: CORRELATED_NOT_IN
-SELECT id FROM bronze.t WHERE n NOT IN (SELECT lim FROM bronze.u WHERE u.k = t.k);
+SELECT t.id FROM bronze.t JOIN bronze.e ON e.k = t.k WHERE t.n NOT IN (SELECT n FROM bronze.t WHERE g = e.n);
 -- refused: IN_SUBQUERY_POSITION
 SELECT id, k IN (SELECT k FROM bronze.u) AS a FROM bronze.t;
--- refused: F0409
-SELECT id FROM bronze.t WHERE (k, s) IN (SELECT k, name FROM bronze.u);
+-- refused: NUMBER_TOO_WIDE
+SELECT id FROM bronze.t WHERE d < 1e300;
 -- refused: EXISTS_POSITION
 SELECT id, EXISTS (SELECT 1 FROM bronze.u WHERE u.k = t.k) AS a FROM bronze.t;
 -- refused: SCALAR_SUBQUERY_MANY_ROWS

@@ -73,11 +73,9 @@ SELECT CAST(100.00 * sum(CASE WHEN p_type LIKE 'PROMO%' THEN l_extendedprice * (
 WITH revenue AS (SELECT l_suppkey AS supplier_no, sum(l_extendedprice * (1 - l_discount)) AS total_revenue FROM bronze.lineitem WHERE l_shipdate >= DATE '1996-01-01' AND l_shipdate < DATE '1996-01-01' + INTERVAL '3 months' GROUP BY l_suppkey) SELECT s_suppkey, s_name, s_address, s_phone, total_revenue FROM bronze.supplier, revenue WHERE s_suppkey = supplier_no AND total_revenue = (SELECT max(total_revenue) FROM revenue);
 -- Q16
 SELECT p_brand, p_type, p_size, count(DISTINCT ps_suppkey) AS supplier_cnt FROM bronze.partsupp, bronze.part WHERE p_partkey = ps_partkey AND p_brand <> 'Brand#13' AND p_type NOT LIKE 'MEDIUM POLISHED%' AND p_size IN (3, 4, 9, 14, 6) AND ps_suppkey NOT IN (SELECT s_suppkey FROM bronze.supplier WHERE s_comment LIKE '%Customer%Complaints%') GROUP BY p_brand, p_type, p_size;
--- Q17 as it stands
--- refused: internal error
+-- Q17
 SELECT CAST(sum(l_extendedprice) / 7.0 AS numeric(20,6)) AS avg_yearly FROM bronze.lineitem, bronze.part WHERE p_partkey = l_partkey AND p_brand = 'Brand#12' AND l_quantity < (SELECT CAST(0.8 * sum(l_quantity) / count(*) AS numeric(20,6)) FROM bronze.lineitem WHERE l_partkey = p_partkey);
 -- Q17 with the factor outside the subquery
--- refused: internal error
 SELECT CAST(sum(l_extendedprice) / 7.0 AS numeric(20,6)) AS avg_yearly FROM bronze.lineitem, bronze.part WHERE p_partkey = l_partkey AND p_brand = 'Brand#12' AND l_quantity < 0.8 * (SELECT CAST(sum(l_quantity) / count(*) AS numeric(20,6)) FROM bronze.lineitem WHERE l_partkey = p_partkey);
 -- Q17 with a join
 SELECT CAST(sum(l_extendedprice) / 7.0 AS numeric(20,6)) AS avg_yearly FROM bronze.lineitem JOIN bronze.part ON p_partkey = l_partkey JOIN (SELECT l_partkey AS pk, CAST(0.8 * sum(l_quantity) / count(*) AS numeric(20,6)) AS few FROM bronze.lineitem GROUP BY l_partkey) q ON pk = p_partkey WHERE p_brand = 'Brand#12' AND l_quantity < few;
@@ -85,8 +83,7 @@ SELECT CAST(sum(l_extendedprice) / 7.0 AS numeric(20,6)) AS avg_yearly FROM bron
 SELECT c_name, c_custkey, o_orderkey, o_orderdate, o_totalprice, sum(l_quantity) AS quantity FROM bronze.customer, bronze.orders, bronze.lineitem WHERE o_orderkey IN (SELECT l_orderkey FROM bronze.lineitem GROUP BY l_orderkey HAVING sum(l_quantity) > 100) AND c_custkey = o_custkey AND o_orderkey = l_orderkey GROUP BY c_name, c_custkey, o_orderkey, o_orderdate, o_totalprice ORDER BY o_totalprice DESC, o_orderdate, o_orderkey LIMIT 100;
 -- Q19
 SELECT sum(l_extendedprice * (1 - l_discount)) AS revenue FROM bronze.lineitem, bronze.part WHERE (p_partkey = l_partkey AND p_brand = 'Brand#12' AND p_container IN ('SM CASE', 'SM BOX') AND l_quantity >= 1 AND l_quantity <= 41 AND p_size BETWEEN 1 AND 5 AND l_shipmode IN ('AIR', 'AIR REG') AND l_shipinstruct = 'DELIVER IN PERSON') OR (p_partkey = l_partkey AND p_brand = 'Brand#11' AND p_container IN ('MED BAG', 'MED BOX') AND l_quantity >= 10 AND l_quantity <= 50 AND p_size BETWEEN 1 AND 10 AND l_shipmode IN ('AIR', 'AIR REG') AND l_shipinstruct = 'DELIVER IN PERSON');
--- Q20 as it stands
--- refused: internal error
+-- Q20
 SELECT s_name, s_address FROM bronze.supplier, bronze.nation WHERE s_suppkey IN (SELECT ps_suppkey FROM bronze.partsupp WHERE ps_partkey IN (SELECT p_partkey FROM bronze.part WHERE p_name LIKE 'forest%') AND ps_availqty > (SELECT 0.5 * sum(l_quantity) FROM bronze.lineitem WHERE l_partkey = ps_partkey AND l_suppkey = ps_suppkey AND l_shipdate >= DATE '1994-01-01' AND l_shipdate < DATE '1994-01-01' + INTERVAL '3 years')) AND s_nationkey = n_nationkey AND n_name = 'CANADA';
 -- Q20 with the factor outside the subquery
 SELECT s_name, s_address FROM bronze.supplier, bronze.nation WHERE s_suppkey IN (SELECT ps_suppkey FROM bronze.partsupp WHERE ps_partkey IN (SELECT p_partkey FROM bronze.part WHERE p_name LIKE 'forest%') AND ps_availqty > 0.5 * (SELECT sum(l_quantity) FROM bronze.lineitem WHERE l_partkey = ps_partkey AND l_suppkey = ps_suppkey AND l_shipdate >= DATE '1994-01-01' AND l_shipdate < DATE '1994-01-01' + INTERVAL '3 years')) AND s_nationkey = n_nationkey AND n_name = 'CANADA';

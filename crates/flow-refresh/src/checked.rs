@@ -110,6 +110,12 @@ fn expression(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::InSubquery(found) if is_float(&found.expr, schema)? => in_subquery(found, schema)?,
         Expr::ScalarFunction(function) => return scalar_function(function, schema),
         Expr::Case(case) => simple_case(case, schema)?,
+        Expr::IsTrue(condition) => is_true(*condition),
+        Expr::IsNotTrue(condition) => !is_true(*condition),
+        Expr::IsFalse(condition) => is_true(!*condition),
+        Expr::IsNotFalse(condition) => !is_true(!*condition),
+        Expr::IsUnknown(condition) => Expr::IsNull(condition),
+        Expr::IsNotUnknown(condition) => Expr::IsNotNull(condition),
         Expr::AggregateFunction(function) => return aggregate_expression(function, schema),
         Expr::WindowFunction(window) => return window_expression(*window, schema),
         other => return Ok(Transformed::no(other)),
@@ -246,7 +252,7 @@ fn cast_expression(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
 fn aggregate_expression(mut function: AggregateFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let result = Expr::AggregateFunction(function.clone()).get_type(schema)?;
     whole_mean(function.func.name(), &mut function.params.args, schema)?;
-    function.params.filter = function.params.filter.map(only_true);
+    function.params.filter = function.params.filter.map(|filter| Box::new(is_true(*filter)));
     let distinct = function.params.distinct;
     if let [argument] = &mut function.params.args[..] {
         let argument_type = argument.get_type(schema)?;
@@ -261,9 +267,11 @@ fn aggregate_expression(mut function: AggregateFunction, schema: &DFSchema) -> R
     Ok(Transformed::yes(Expr::AggregateFunction(function)))
 }
 
-/// Makes a FILTER's NULL false: the engine's COUNT takes the bit under a NULL for its value.
-fn only_true(filter: Box<Expr>) -> Box<Expr> {
-    Box::new(Expr::IsTrue(filter))
+/// Says whether a condition is true; so a FILTER is never NULL, whose bit the engine's COUNT would take
+/// for its value. The engine's own operator is never NULL in one of its plans and
+/// may be in the other, which stops it where the condition becomes a column.
+fn is_true(condition: Expr) -> Expr {
+    Checked::IsTrue.call(vec![condition])
 }
 
 /// Says whether rows leave a frame as it goes on.
@@ -287,7 +295,7 @@ fn whole_mean(name: &str, arguments: &mut [Expr], schema: &DFSchema) -> Result<(
 fn window_expression(mut window: WindowFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let result = Expr::WindowFunction(Box::new(window.clone())).get_type(schema)?;
     whole_mean(window.fun.name(), &mut window.params.args, schema)?;
-    window.params.filter = window.params.filter.map(only_true);
+    window.params.filter = window.params.filter.map(|filter| Box::new(is_true(*filter)));
     let moving = moves(&window.params.window_frame);
     if let (WindowFunctionDefinition::AggregateUDF(function), [argument]) = (&window.fun, &window.params.args[..]) {
         let argument = argument.get_type(schema)?;

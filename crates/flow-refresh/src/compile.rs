@@ -1,13 +1,14 @@
 //! From a syntax tree to a plan that gives one exact result.
 //!
-//! 1. The engine resolves names.
+//! 1. The engine resolves names; [`crate::subquery_rows`] writes some subqueries in other words.
 //! 2. [`crate::judged::check`] names what is not known to give PostgreSQL's answer.
-//! 3. The engine resolves types, after [`crate::meeting`] has made them meet as PostgreSQL does.
+//! 3. The engine resolves types, after [`crate::meeting`] has made them meet as PostgreSQL does, and
+//!    numbers that no decimal holds are named where they meet no float.
 //! 4. [`crate::determinism::check`] names what has no one result.
 //! 5. [`crate::determinism::order`] completes orders.
 //! 6. [`crate::checked::rewrite`] replaces inexact expressions.
 
-use datafusion::common::{DataFusionError, Result, SchemaError};
+use datafusion::common::{DataFusionError, Result, SchemaError, plan_err};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::Query;
@@ -17,7 +18,11 @@ use crate::checked;
 use crate::determinism::order::{self, Completion};
 use crate::determinism::{self, Finding, Near};
 use crate::judged;
+use crate::kind::WIDE_NUMBER_TYPE;
+use crate::meeting;
+use crate::select;
 use crate::session;
+use crate::subquery_rows;
 use crate::tokens::Fault;
 use crate::tokens::{Place, find_call, find_first, find_last, find_word};
 
@@ -33,14 +38,20 @@ pub(crate) struct Compiled {
 
 /// Compiles a definition's SELECT.
 pub(crate) async fn definition(state: &SessionState, query: Query) -> Result<Compiled> {
-    let plan = session::names(state, query).await?;
-    let mut findings = judged::check(&plan)?;
+    let refused = |plan, findings| Compiled {
+        plan,
+        notes: Vec::new(),
+        findings,
+    };
+    let plan = subquery_rows::spell_out(session::names(state, query).await?)?;
+    let findings = judged::check(&plan)?;
     if !findings.is_empty() {
-        return Ok(Compiled {
-            plan,
-            notes: Vec::new(),
-            findings,
-        });
+        return Ok(refused(plan, findings));
+    }
+    let plan = meeting::meet_as_postgres(plan)?;
+    let mut findings = judged::check_numbers(&plan)?;
+    if !findings.is_empty() {
+        return Ok(refused(plan, findings));
     }
     let plan = session::types(state, plan)?;
     findings.append(&mut determinism::check(&plan)?);
@@ -62,7 +73,11 @@ pub(crate) async fn definition(state: &SessionState, query: Query) -> Result<Com
 
 /// Compiles a user's query, whose result need not be the same twice.
 pub(crate) async fn query(state: &SessionState, query: Query) -> Result<LogicalPlan> {
-    let plan = session::names(state, query).await?;
+    let plan = subquery_rows::spell_out(session::names(state, query).await?)?;
+    let plan = meeting::meet_as_postgres(plan)?;
+    if let Some(finding) = judged::check_numbers(&plan)?.first() {
+        return plan_err!("{} ({})", finding.message, finding.code);
+    }
     checked::rewrite(session::types(state, plan)?)
 }
 
@@ -86,9 +101,59 @@ pub(crate) fn locate(error: &DataFusionError, tokens: &[TokenWithSpan]) -> Optio
     bare.next()
 }
 
+/// Are parts of what the engine says of what it cannot compute, and what it is called here.
+const NAMED: [(&str, &str); 9] = [
+    (
+        "Physical plan does not support logical expression ScalarSubquery",
+        SUBQUERY_LEFT,
+    ),
+    (
+        "Physical plan does not support logical expression Exists",
+        SUBQUERY_LEFT,
+    ),
+    (
+        "Physical plan does not support logical expression InSubquery",
+        SUBQUERY_LEFT,
+    ),
+    (
+        "Physical plan does not support logical expression OuterReferenceColumn",
+        SUBQUERY_LEFT,
+    ),
+    ("orrelated scalar subquery can only be used in", SUBQUERY_LEFT),
+    ("orrelated scalar subquery in the GROUP BY clause must", SUBQUERY_LEFT),
+    ("Unsupported binary operator", OPERATOR_UNKNOWN),
+    ("Unsupported SQL unary operator", OPERATOR_UNKNOWN),
+    ("Cannot get result type for temporal operation", INTERVAL_TIMES),
+];
+const SUBQUERY_LEFT: &str = "a subquery stands where it cannot be computed: join instead (CORRELATED_SUBQUERY)";
+const OPERATOR_UNKNOWN: &str =
+    "an operator is refused: it is not known to give PostgreSQL's answer (OPERATOR_NOT_JUDGED)";
+const INTERVAL_TIMES: &str = "an operator between an interval and a number, or two moments, is refused: it is not known to give PostgreSQL's \
+     answer (OPERATOR_NOT_JUDGED)";
+
 /// Turns an engine's error about the SQL into a problem with a place.
 pub(crate) fn fault(error: &DataFusionError, code: &'static str, tokens: &[TokenWithSpan]) -> Fault {
     let place = locate(error, tokens).unwrap_or_else(|| start(tokens));
+    let text = error.find_root().strip_backtrace();
+    if let Some(message) = NAMED
+        .iter()
+        .find_map(|(known, message)| text.contains(known).then_some(*message))
+    {
+        return Fault::new(place, "F0410", message);
+    }
+    if let Some((_, rest)) = text.split_once("Invalid function '")
+        && let Some((name, _)) = rest.split_once('\'')
+    {
+        let message =
+            format!("function {name}() is refused: it is not known to give PostgreSQL's answer (FUNCTION_NOT_JUDGED)");
+        return Fault::new(find_call(tokens, &[name]).unwrap_or(place), "F0410", message);
+    }
+    if text.contains(&WIDE_NUMBER_TYPE.to_string())
+        && let Some((place, digits)) = select::first_wide_number(tokens)
+    {
+        let finding = judged::too_wide(digits);
+        return Fault::new(place, "F0410", format!("{} ({})", finding.message, finding.code));
+    }
     let message = match session::cause::<SchemaError>(error) {
         Some(SchemaError::FieldNotFound { field, .. }) => format!("unknown column '{}'", field.flat_name()),
         Some(SchemaError::AmbiguousReference { field }) => {
@@ -119,9 +184,6 @@ fn first_line(error: &DataFusionError) -> String {
         .fold(message, |text, prefix| text.strip_prefix(prefix).unwrap_or(text));
     if message.contains("require unique expression names") {
         return "two columns have the same name: give one of them another with AS".to_owned();
-    }
-    if message.starts_with("Physical plan does not support logical expression") {
-        return "a subquery stands where the engine cannot compute it: join instead".to_owned();
     }
     let mut chars = message.chars();
     match chars.next() {

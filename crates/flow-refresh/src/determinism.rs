@@ -11,10 +11,10 @@ pub(crate) mod order;
 use crate::tokens::Place;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::expr::InSubquery;
 use datafusion::logical_expr::utils::{merge_schema, split_conjunction};
 use datafusion::logical_expr::{
-    Aggregate, Expr, ExprSchemable, FetchType, LogicalPlan, ScalarUDF, Subquery, Volatility, WindowFunctionDefinition,
+    Aggregate, Expr, ExprSchemable, FetchType, JoinType, LogicalPlan, ScalarUDF, Subquery, Volatility,
+    WindowFunctionDefinition,
 };
 
 /// Is something that is refused.
@@ -162,20 +162,8 @@ fn check_filter_part(part: &Expr, node: &LogicalPlan, findings: &mut Vec<Finding
         finding.near = behind;
         findings.push(finding);
     }
-    check_in_subquery(subquery, node, findings)?;
-    check_expression(&subquery.expr, node, findings)
-}
-
-fn check_in_subquery(subquery: &InSubquery, node: &LogicalPlan, findings: &mut Vec<Finding>) -> Result<()> {
-    let schema = merge_schema(&node.inputs());
-    if subquery.expr.get_type(&schema)?.is_nested() {
-        let message = "IN over several columns is refused: write EXISTS with one condition a column";
-        let mut finding = Finding::new("ROW_IN_SUBQUERY", &["IN"], message);
-        finding.near = first_column(&subquery.expr).map(Near::Behind);
-        findings.push(finding);
-    }
     check_correlated(&subquery.subquery, findings);
-    Ok(())
+    check_expression(&subquery.expr, node, findings)
 }
 
 /// Refuses what the engine pulls out of a correlated subquery wrongly.
@@ -186,14 +174,23 @@ fn check_correlated(subquery: &Subquery, findings: &mut Vec<Finding>) {
     let limited = subquery
         .subquery
         .exists(|node| {
-            Ok(match node {
+            let stops = match node {
                 LogicalPlan::Limit(_) | LogicalPlan::Window(_) | LogicalPlan::Union(_) => true,
                 // They become a union.
                 LogicalPlan::Aggregate(aggregate) => matches!(aggregate.group_expr[..], [Expr::GroupingSet(_)]),
                 _ => false,
-            })
+            };
+            Ok(stops && !node.all_out_ref_exprs().is_empty())
         })
         .unwrap_or(true);
+    if !conditions_move_out(&subquery.subquery) {
+        findings.push(Finding::new(
+            "CORRELATED_SUBQUERY",
+            &["LEFT", "RIGHT", "FULL", "FROM"],
+            "columns of the outer query below a derived table or an outer join of a subquery are refused: use them in the \
+             subquery's own WHERE, or join instead",
+        ));
+    }
     if limited {
         findings.push(Finding::new(
             "CORRELATED_SUBQUERY",
@@ -202,6 +199,36 @@ fn check_correlated(subquery: &Subquery, findings: &mut Vec<Finding>) {
              query are refused: join instead",
         ));
     }
+}
+
+/// Says whether conditions on outer columns stand where the engine can move them out of a subquery:
+/// below no derived table and no outer join.
+fn conditions_move_out(plan: &LogicalPlan) -> bool {
+    // What is computed of one row's aggregates is computed outside.
+    let mut rows = plan;
+    loop {
+        rows = match rows {
+            LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) | LogicalPlan::Sort(_)
+                if gives_one_row(rows) =>
+            {
+                rows.inputs()[0]
+            }
+            LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty() => break,
+            _ => {
+                rows = plan;
+                break;
+            }
+        };
+    }
+    let stays = rows.exists(|node| {
+        let hides = match node {
+            LogicalPlan::SubqueryAlias(_) => true,
+            LogicalPlan::Join(join) => join.join_type != JoinType::Inner,
+            _ => false,
+        };
+        Ok(hides && !node.all_out_ref_exprs().is_empty())
+    });
+    !stays.unwrap_or(true)
 }
 
 fn check_expression(expr: &Expr, node: &LogicalPlan, findings: &mut Vec<Finding>) -> Result<()> {
@@ -228,7 +255,7 @@ fn check_expression(expr: &Expr, node: &LogicalPlan, findings: &mut Vec<Finding>
                     "IN over a subquery is refused here, because the engine gets its NULLs wrong outside a condition \
                      of WHERE that stands alone or in AND: write EXISTS, or join",
                 ));
-                check_in_subquery(subquery, node, findings)?;
+                check_correlated(&subquery.subquery, findings);
             }
             Expr::Exists(exists) => {
                 check_correlated(&exists.subquery, findings);

@@ -3,7 +3,8 @@
 //!
 //! 1. [`check`] walks a plan whose types are those written: what the engine would add to make types
 //!    fit is not there yet.
-//! 2. [`check_coerced`] looks at the casts the engine has added.
+//! 2. [`check_numbers`] looks for numbers that no decimal holds, where types have met.
+//! 3. [`check_coerced`] looks at the casts the engine has added.
 //!
 //! [`functions`] lists the functions, [`quotients`] follows values that are PostgreSQL's only as far
 //! as a column of the result holds them.
@@ -18,7 +19,7 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, Values};
 
 use crate::determinism::Finding;
-use crate::kind::Kind;
+use crate::kind::{Kind, wide_number};
 
 /// Names what a plan holds that is not known to give PostgreSQL's answer.
 pub(crate) fn check(plan: &LogicalPlan) -> Result<Vec<Finding>> {
@@ -41,6 +42,34 @@ pub(crate) fn check(plan: &LogicalPlan) -> Result<Vec<Finding>> {
     }
     findings.dedup();
     Ok(findings)
+}
+
+/// Names the numbers beyond 38 digits that are left when types have met: PostgreSQL computes with all of
+/// their digits.
+pub(crate) fn check_numbers(plan: &LogicalPlan) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Some(digits) = wide_number(expr) {
+                    findings.push(too_wide(digits));
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })?;
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    findings.dedup();
+    Ok(findings)
+}
+
+/// Refuses a number beyond 38 digits.
+pub(crate) fn too_wide(digits: &str) -> Finding {
+    let message = format!(
+        "the number {digits} is refused here: no column holds more than 38 digits; it may meet a double precision or be \
+         cast to one"
+    );
+    Finding::new("NUMBER_TOO_WIDE", &[digits], message)
 }
 
 /// Names casts to and from text that nobody wrote and that give another text than PostgreSQL's.
@@ -121,6 +150,8 @@ fn operator(op: Operator, kinds: [Kind; 2]) -> Option<String> {
                 (one, other) if !moment(one) && !moment(other) => true,
                 (one, Interval) => moment(one),
                 (Interval, other) => moment(other) && op == Operator::Plus,
+                (Date, Kind::Integer) => true,
+                (Kind::Integer, Date) => op == Operator::Plus,
                 (Date, Date) | (Timestamp, Timestamp) | (Timestamptz, Timestamptz) => op == Operator::Minus,
                 (Kind::Unknown, _) | (_, Kind::Unknown) => true,
                 _ => false,

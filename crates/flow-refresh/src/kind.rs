@@ -1,6 +1,21 @@
 //! PostgreSQL's families of types, as far as columns and expressions have them.
 
 use arrow_schema::DataType;
+use datafusion::logical_expr::Expr;
+
+/// Is the type of a number that no decimal holds, as a syntax tree names it. Nobody else writes it.
+pub(crate) const WIDE_NUMBER: &str = "__wide_number";
+
+/// Is that type in a plan: no column has it.
+pub(crate) const WIDE_NUMBER_TYPE: DataType = DataType::Decimal256(76, 0);
+
+/// Is the text of a number that no decimal holds.
+pub(crate) fn wide_number(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Cast(cast) if cast.data_type == WIDE_NUMBER_TYPE => cast.expr.as_literal()?.try_as_str()?,
+        _ => None,
+    }
+}
 
 /// Is a family of types that PostgreSQL treats alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

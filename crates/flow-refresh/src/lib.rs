@@ -43,6 +43,8 @@ mod select;
 mod session;
 mod source;
 mod spool;
+mod subquery_rows;
+mod subquery_values;
 mod tokens;
 
 pub use cut::{Cut, InputHistory, InputKind, choose_cut};

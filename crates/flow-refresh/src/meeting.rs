@@ -5,7 +5,7 @@
 //!   both.
 //! - Decimals that meet floats become floats, where the engine makes decimals of the floats.
 //! - A date that meets an interval becomes a timestamp, where the engine drops the hours; dates
-//!   taken from each other give days.
+//!   taken from each other give days, and days are added to dates.
 //! - The epoch of a moment is a decimal.
 
 use arrow_schema::{DataType, TimeUnit};
@@ -18,7 +18,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Join, LogicalPla
 
 use crate::checked::{Written, read_text};
 use crate::determinism::first_column;
-use crate::kind::Kind;
+use crate::kind::{Kind, wide_number};
 
 /// Makes types meet as PostgreSQL does.
 pub(crate) fn meet_as_postgres(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -133,6 +133,9 @@ fn meet(mut expr: Expr, schema: &DFSchema) -> Result<Expr> {
             let results = case.when_then_expr.iter_mut().map(|(_, then)| then.as_mut());
             (results.chain(case.else_expr.as_deref_mut()).collect(), "CASE".into())
         }
+        Expr::Cast(Cast { expr: inner, data_type }) if data_type.is_floating() => {
+            return Ok(to_float(std::mem::take(inner.as_mut()), data_type.clone()));
+        }
         _ => return Ok(expr),
     };
     let types: Vec<DataType> = together.iter().map(|e| type_of(e, schema)).collect();
@@ -195,7 +198,7 @@ fn agree(mut together: Vec<&mut Expr>, types: &[DataType], what: &str) -> Result
         for (expr, data_type) in together.iter_mut().zip(types) {
             if Kind::of(data_type) == Kind::Decimal {
                 let decimal = std::mem::take(*expr);
-                **expr = Expr::Cast(Cast::new(Box::new(decimal), DataType::Float64));
+                **expr = to_float(decimal, DataType::Float64);
             }
         }
     }
@@ -233,6 +236,18 @@ fn read_literal(text: &str, target: &DataType) -> std::result::Result<Expr, Stri
     }
     let value = read_text(text.trim(), target).map_err(|_| failed())?;
     Ok(Expr::Literal(value, None))
+}
+
+/// Casts to a float; a number that no decimal holds, or its negative, is read as one.
+fn to_float(expr: Expr, to: DataType) -> Expr {
+    let text = match &expr {
+        Expr::Negative(inner) => wide_number(inner).map(|digits| format!("-{digits}")),
+        other => wide_number(other).map(str::to_owned),
+    };
+    match text.and_then(|text| read_text(&text, &to).ok()) {
+        Some(value) => Expr::Literal(value, None),
+        None => cast(expr, to),
+    }
 }
 
 fn cast(expr: Expr, to: DataType) -> Expr {
@@ -277,7 +292,7 @@ fn binary(expr: Expr, schema: &DFSchema) -> Result<Expr> {
 fn arithmetic(mut left: Expr, op: Operator, mut right: Expr, types: &[DataType; 2]) -> Result<Expr> {
     let kinds = [Kind::of(&types[0]), Kind::of(&types[1])];
     let numbers = kinds.iter().any(|kind| kind.is_number());
-    if numbers && !kinds.contains(&Kind::Interval) {
+    if numbers && !kinds.contains(&Kind::Interval) && !kinds.contains(&Kind::Date) {
         let operator = op.to_string();
         agree(vec![&mut left, &mut right], types, &operator)?;
     } else if kinds.contains(&Kind::Text) {
@@ -288,11 +303,22 @@ fn arithmetic(mut left: Expr, op: Operator, mut right: Expr, types: &[DataType; 
             left = cast(left, DataType::Int32);
             right = cast(right, DataType::Int32);
         }
+        [Kind::Date, Kind::Integer] if matches!(op, Operator::Plus | Operator::Minus) => {
+            return Ok(days(left, op, right));
+        }
+        [Kind::Integer, Kind::Date] if op == Operator::Plus => return Ok(days(right, op, left)),
         [Kind::Date, Kind::Interval] => left = cast(left, DataType::Timestamp(TimeUnit::Microsecond, None)),
         [Kind::Interval, Kind::Date] => right = cast(right, DataType::Timestamp(TimeUnit::Microsecond, None)),
         _ => {}
     }
     Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right))))
+}
+
+/// Moves a date by days.
+fn days(date: Expr, op: Operator, count: Expr) -> Expr {
+    let (number, count) = (cast(date, DataType::Int32), cast(count, DataType::Int32));
+    let moved = Expr::BinaryExpr(BinaryExpr::new(Box::new(number), op, Box::new(count)));
+    cast(moved, DataType::Date32)
 }
 
 fn function(mut expr: Expr, schema: &DFSchema) -> Result<Expr> {

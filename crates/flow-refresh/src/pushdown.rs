@@ -13,18 +13,20 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 
+use crate::subquery_values::SubqueryValues;
+
 /// Is the rule that makes groups by constants one group.
 const CONSTANT_KEYS: &str = "eliminate_group_by_constant";
 
 /// Lists the rules that a whole computation is optimised by.
 pub(crate) fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let rules = Optimizer::new().rules.into_iter();
-    let pushes = PushDown::default();
     let rules = rules.filter(|rule| rule.name() != CONSTANT_KEYS);
+    let ours: [Arc<dyn OptimizerRule + Send + Sync>; 2] = [Arc::new(PushDown::default()), Arc::new(SubqueryValues)];
     rules
-        .map(|rule| match rule.name() == pushes.name() {
-            true => Arc::new(PushDown::default()),
-            false => rule,
+        .map(|rule| match ours.iter().find(|own| own.name() == rule.name()) {
+            Some(own) => own.clone(),
+            None => rule,
         })
         .collect()
 }

@@ -43,6 +43,7 @@ pub async fn query(
     let (tokens, explain) = statement(sql).map_err(refused)?;
     let mut query = select::parse_query(&tokens).map_err(refused)?;
     select::refuse_writes(&query, &tokens).map_err(refused)?;
+    select::spell_out(&mut query).map_err(refused)?;
     let references = select::resolve(&mut query).map_err(refused)?;
     let lineage = tokens.iter().any(|token| match &token.token {
         Token::Word(word) => word.value.to_lowercase().starts_with("_flow_"),

@@ -2,15 +2,18 @@
 //! before any table is looked up.
 //!
 //! Places are relative to the tokens' own text. Nothing here knows columns or types. [`refuse`] says
-//! what is refused.
+//! what is refused, [`spelling`] what is written in other words.
 
 mod refuse;
+mod spelling;
+mod windows;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Ident, ObjectName, ObjectNamePart, Query, Spanned, TableFactor, VisitMut, VisitorMut,
+    Expr, Ident, ObjectName, Query, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Spanned, TableFactor,
+    VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -19,6 +22,7 @@ use flow_core::TableName;
 
 use crate::tokens::{Fault, Place};
 pub(crate) use refuse::writes as refuse_writes;
+pub(crate) use spelling::{first_wide_number, spell_out};
 
 /// Bounds the nesting of a SELECT: deeper ones are refused rather than overflow a stack.
 const NESTING_MAX: usize = 50;
@@ -39,8 +43,9 @@ pub(crate) fn parse_tokens(body: &[TokenWithSpan]) -> Result<Box<Query>, Fault> 
             _ => {}
         }
     }
-    let query = parse_query(body)?;
+    let mut query = parse_query(body)?;
     refuse::in_definitions(&query, body)?;
+    spell_out(&mut query)?;
     Ok(query)
 }
 
@@ -147,6 +152,7 @@ impl VisitorMut for Resolver {
             self.common
                 .extend(with.cte_tables.iter().map(|cte| spelled(&cte.alias.name)));
         }
+        whole_names(&mut query.body);
         ControlFlow::Continue(())
     }
 
@@ -162,10 +168,8 @@ impl VisitorMut for Resolver {
 
     fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<Fault> {
         let place = Place::from(relation.span().start);
-        let idents: Option<Vec<&Ident>> = relation.0.iter().map(ObjectNamePart::as_ident).collect();
-        let mut parts: Vec<String> = match idents {
-            Some(idents) => idents.into_iter().map(spelled).collect(),
-            None => return ControlFlow::Break(Fault::new(place, "F0401", "expected a table name")),
+        let Some(mut parts) = parts(relation) else {
+            return ControlFlow::Break(Fault::new(place, "F0401", "expected a table name"));
         };
         let Some(name) = parts.pop() else {
             return ControlFlow::Continue(());
@@ -189,6 +193,53 @@ impl VisitorMut for Resolver {
         }
         ControlFlow::Continue(())
     }
+}
+
+fn without_parentheses(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Nested(inner) => without_parentheses(inner),
+        other => other,
+    }
+}
+
+/// Names tables whole in `t.*`, where FROM names one `ns.t`: the engine finds it by its whole name only.
+fn whole_names(body: &mut SetExpr) {
+    let select = match body {
+        SetExpr::Select(select) => select,
+        SetExpr::SetOperation { left, right, .. } => {
+            whole_names(left);
+            return whole_names(right);
+        }
+        _ => return,
+    };
+    let factors = select.from.iter().flat_map(|table| {
+        let joined = table.joins.iter().map(|join| &join.relation);
+        std::iter::once(&table.relation).chain(joined)
+    });
+    let mut whole = BTreeMap::new();
+    for factor in factors {
+        if let TableFactor::Table { name, alias: None, .. } = factor
+            && let Some(mut parts) = parts(name)
+            && let Some(last) = parts.pop().filter(|_| !parts.is_empty())
+        {
+            let span = name.span();
+            let name = vec![quoted(&parts.join("."), span), quoted(&last, span)];
+            whole.insert(last, ObjectName::from(name));
+        }
+    }
+    for item in &mut select.projection {
+        if let SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) = item
+            && let Some([one]) = parts(name).as_deref()
+            && let Some(known) = whole.get(one)
+        {
+            *name = known.clone();
+        }
+    }
+}
+
+/// Splits a name as the system spells it; `None` if a part of it is no identifier.
+fn parts(name: &ObjectName) -> Option<Vec<String>> {
+    name.0.iter().map(|part| part.as_ident().map(spelled)).collect()
 }
 
 fn quoted(name: &str, span: Span) -> Ident {

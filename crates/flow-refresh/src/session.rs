@@ -18,6 +18,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement as EngineStatement;
 use datafusion::sql::sqlparser::ast::{self, ExactNumberInfo, Query, TimezoneInfo};
 
+use crate::kind::{WIDE_NUMBER, WIDE_NUMBER_TYPE};
 use crate::pushdown;
 use crate::source::SnapshotTable;
 use crate::spool::Scratch;
@@ -122,9 +123,8 @@ pub(crate) async fn names(state: &SessionState, query: Query) -> Result<LogicalP
     state.statement_to_plan(statement).await
 }
 
-/// Resolves the types of a plan; nothing is optimised.
+/// Resolves the types of a plan whose types meet as PostgreSQL's do; nothing is optimised.
 pub(crate) fn types(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
-    let plan = crate::meeting::meet_as_postgres(plan)?;
     state
         .analyzer()
         .execute_and_check(plan, state.config_options(), |_, _| {})
@@ -184,6 +184,7 @@ impl TypePlanner for PostgresTypes {
             Sql::Numeric(info) | Sql::Decimal(info) | Sql::Dec(info) => decimal(sql_type, info)?,
             Sql::Bytea => DataType::LargeBinary,
             Sql::Uuid => DataType::FixedSizeBinary(16),
+            Sql::Custom(name, _) if name.to_string() == WIDE_NUMBER => WIDE_NUMBER_TYPE,
             _ => return Ok(None),
         }))
     }

@@ -101,11 +101,12 @@ fn names(token: &Token, names: &[&str]) -> bool {
     match token {
         Token::Word(word) if word.quote_style.is_some() => names.contains(&word.value.as_str()),
         Token::Word(word) => names.iter().any(|name| name.eq_ignore_ascii_case(&word.value)),
+        Token::Number(digits, _) => names.contains(&digits.as_str()),
         _ => false,
     }
 }
 
-/// Finds the first unquoted or quoted word that names one of `words`.
+/// Finds the first unquoted or quoted word, or number, that is one of `words`.
 pub(crate) fn find_word(tokens: &[TokenWithSpan], words: &[&str]) -> Option<Place> {
     find_first(tokens, words, Place::default())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Decimal128Type, Float32Type, Float64Type};
-use arrow_array::{Array, ArrayRef, Datum, Decimal128Array, FixedSizeBinaryArray, Scalar, StringArray};
+use arrow_array::{Array, ArrayRef, BooleanArray, Datum, Decimal128Array, FixedSizeBinaryArray, Scalar, StringArray};
 use arrow_buffer::i256;
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Field, FieldRef};
@@ -33,6 +33,7 @@ pub(super) enum Checked {
     SquareRoot,
     Upper,
     Lower,
+    IsTrue,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -91,6 +92,7 @@ impl ScalarUDFImpl for CheckedFunction {
             Checked::SquareRoot => "square_root",
             Checked::Upper => "upper_letters",
             Checked::Lower => "lower_letters",
+            Checked::IsTrue => "is_true",
         }
     }
 
@@ -109,6 +111,7 @@ impl ScalarUDFImpl for CheckedFunction {
                 Ok(argument.clone())
             }
             (Checked::Upper | Checked::Lower, [_]) => Ok(DataType::Utf8),
+            (Checked::IsTrue, [_]) => Ok(DataType::Boolean),
             (Checked::Add | Checked::Subtract, [DataType::Decimal128(p1, s1), DataType::Decimal128(p2, s2)]) => {
                 let scale = *s1.max(s2);
                 let whole = (*p1 as i8 - s1).max(*p2 as i8 - s2);
@@ -133,7 +136,7 @@ impl ScalarUDFImpl for CheckedFunction {
             .iter()
             .map(|field| field.data_type().clone())
             .collect();
-        let nullable = arguments.arg_fields.iter().any(|field| field.is_nullable());
+        let nullable = self.what != Checked::IsTrue && arguments.arg_fields.iter().any(|field| field.is_nullable());
         Ok(Arc::new(Field::new(self.name(), self.return_type(&types)?, nullable)))
     }
 
@@ -154,6 +157,12 @@ impl ScalarUDFImpl for CheckedFunction {
             (Checked::Cast(to), [value]) => cast(&value.to_array(rows)?, to)?,
             (Checked::RoundEven, [value]) => floats(&value.to_array(rows)?, |v| Ok(v.round_ties_even()))?,
             (Checked::SquareRoot, [value]) => floats(&value.to_array(rows)?, square_root)?,
+            (Checked::IsTrue, [value]) => {
+                let condition = cast_with_options(&value.to_array(rows)?, &DataType::Boolean, &STRICT)?;
+                let condition = condition.as_boolean();
+                let values = (0..condition.len()).map(|row| Some(condition.is_valid(row) && condition.value(row)));
+                Arc::new(values.collect::<BooleanArray>())
+            }
             (Checked::Upper | Checked::Lower, [value]) => {
                 let texts = cast_with_options(&value.to_array(rows)?, &DataType::Utf8, &STRICT)?;
                 Arc::new(text::change_case(&texts, self.what == Checked::Upper))

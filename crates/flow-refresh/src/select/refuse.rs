@@ -12,6 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::tokenizer::{Location, TokenWithSpan};
 
+use super::without_parentheses;
 use crate::tokens::{Fault, Place, find_first, find_last};
 
 /// Refuses what writes or locks, for a query that need not have one result.
@@ -227,13 +228,6 @@ impl Refuser<'_> {
             Expr::Subquery(query) => self.subquery_of_many_rows(query),
             _ => ControlFlow::Continue(()),
         }
-    }
-}
-
-fn without_parentheses(expr: &Expr) -> &Expr {
-    match expr {
-        Expr::Nested(inner) => without_parentheses(inner),
-        other => other,
     }
 }
 

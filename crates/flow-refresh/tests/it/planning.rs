@@ -70,7 +70,7 @@ async fn names_that_do_not_exist_are_pointed_at() {
         "ambiguous",
     )
     .await;
-    check("SELECT nofunction(id) FROM bronze.f", 2, 8, "F0409", "nofunction").await;
+    check("SELECT nofunction(id) FROM bronze.f", 2, 8, "F0410", "nofunction").await;
     check(
         "SELECT * FROM information_schema.tables",
         2,
@@ -139,8 +139,9 @@ async fn what_has_no_one_result_is_refused_by_name() {
 
 #[tokio::test]
 async fn what_the_engine_gets_wrong_is_refused() {
-    let not_in = "SELECT id FROM bronze.f WHERE k NOT IN (SELECT k FROM bronze.d WHERE d.lim = f.n)";
-    check(not_in, 2, 33, "F0410", "CORRELATED_NOT_IN").await;
+    let not_in =
+        "SELECT id FROM bronze.f JOIN bronze.d o ON lim = n WHERE f.k NOT IN (SELECT k FROM bronze.f WHERE g = o.k)";
+    check(not_in, 2, 62, "F0410", "CORRELATED_NOT_IN").await;
     let in_list = "SELECT k IN (SELECT k FROM bronze.d) AS a FROM bronze.f";
     check(in_list, 2, 10, "F0410", "IN_SUBQUERY_POSITION").await;
     let under_or = "SELECT id FROM bronze.f WHERE id = 1 OR k NOT IN (SELECT k FROM bronze.d)";

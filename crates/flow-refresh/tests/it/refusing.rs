@@ -276,11 +276,57 @@ async fn places_are_those_of_the_construct() {
     refused(some, "SOME", "F0410", "SOME").await;
     let exists = "SELECT id, EXISTS (SELECT 1 FROM bronze.d) AS a FROM bronze.f WHERE EXISTS (SELECT 1 FROM bronze.e)";
     refused(exists, "EXISTS", "F0410", "EXISTS_POSITION").await;
-    let not_in =
-        "SELECT id FROM bronze.f WHERE g IN (1) AND NOT b AND k NOT IN (SELECT k FROM bronze.d WHERE d.lim = f.n)";
+    let not_in = "SELECT id FROM bronze.f JOIN bronze.d o ON lim = n WHERE g IN (1) AND NOT b AND f.k NOT IN (SELECT k FROM bronze.f WHERE g = o.k)";
     refused(not_in, "NOT IN", "F0410", "CORRELATED_NOT_IN").await;
     let sets = "SELECT id FROM bronze.f WHERE EXISTS (SELECT 1 FROM bronze.d WHERE d.k = f.k GROUP BY ROLLUP (d.k))";
     refused(sets, "ROLLUP", "F0410", "CORRELATED_SUBQUERY").await;
+    let below =
+        "SELECT id, (SELECT count(*) FROM (SELECT DISTINCT name FROM bronze.d WHERE d.k = f.k) q) AS a FROM bronze.f";
+    refused(below, "FROM (SELECT", "F0410", "CORRELATED_SUBQUERY").await;
+    let sorted = "SELECT id FROM bronze.f ORDER BY (SELECT max(lim) FROM bronze.d WHERE d.k = f.k), id LIMIT 5";
+    check(sorted, 2, 1, "F0410", "CORRELATED_SUBQUERY").await;
     let distinct = "SELECT count(DISTINCT k) AS a FROM bronze.f UNION ALL SELECT DISTINCT ON (k) id FROM bronze.f";
     refused(distinct, "DISTINCT ON", "F0410", "ROW_NUMBER").await;
+}
+
+#[tokio::test]
+async fn numbers_that_no_column_holds_are_refused_at_their_place() {
+    let digits = "123456789012345678901234567890123456789";
+    for (select, number) in [
+        ("SELECT 1e300 AS a FROM bronze.f", "1e300"),
+        ("SELECT id FROM bronze.f WHERE n IN (1, 2) AND d < 1e-39", "1e-39"),
+        ("SELECT d * 1e38 AS a FROM bronze.f", "1e38"),
+        ("SELECT (1e40 * 2)::double precision AS a FROM bronze.f", "1e40"),
+        ("SELECT 1e400::double precision AS a FROM bronze.f", "1e400"),
+    ] {
+        refused(select, number, "F0410", "NUMBER_TOO_WIDE").await;
+    }
+    let long = format!("SELECT k FROM bronze.f GROUP BY k HAVING max(n) < {digits}");
+    refused(&long, digits, "F0410", "NUMBER_TOO_WIDE").await;
+}
+
+#[tokio::test]
+async fn what_the_engine_does_not_know_is_refused_by_name() {
+    check("SELECT n ^ 2 AS a FROM bronze.f", 2, 1, "F0410", "OPERATOR_NOT_JUDGED").await;
+    check("SELECT ~n AS a FROM bronze.f", 2, 1, "F0410", "OPERATOR_NOT_JUDGED").await;
+    let times = "SELECT t + k * INTERVAL '1 day' AS a FROM bronze.f";
+    check(times, 2, 1, "F0410", "OPERATOR_NOT_JUDGED").await;
+    refused(
+        "SELECT sign(n) AS a FROM bronze.f",
+        "sign",
+        "F0410",
+        "FUNCTION_NOT_JUDGED",
+    )
+    .await;
+    refused(
+        "SELECT s COLLATE \"de_DE\" AS a FROM bronze.f",
+        "s COLLATE",
+        "F0410",
+        "COLLATE",
+    )
+    .await;
+    let unknown = "SELECT sum(n) OVER (w ORDER BY id) AS a FROM bronze.f WINDOW v AS (PARTITION BY k)";
+    refused(unknown, "w ORDER", "F0409", "is not defined").await;
+    let twice = "SELECT sum(n) OVER (w ORDER BY id) AS a FROM bronze.f WINDOW w AS (PARTITION BY k ORDER BY n)";
+    refused(twice, "w ORDER", "F0409", "has an order already").await;
 }

@@ -138,6 +138,13 @@ impl Query<'_> {
             "Q.n > (SELECT count(*) FROM (R) P WHERE P.k = Q.k)",
             "(Q.b OR EXISTS (SELECT 1 FROM (R) P WHERE P.k = Q.k))",
             "EXISTS (SELECT 1 FROM (R) P)",
+            "Q.n > (SELECT 2 * count(*) - coalesce(max(P.n), 1) FROM (R) P WHERE P.k = Q.k)",
+            "Q.n >= (SELECT sum(P.n) FROM (R) P WHERE P.k = Q.k AND P.n < Q.n)",
+            "Q.x > (SELECT min(P.x) FROM (R) P WHERE P.x <> Q.x)",
+            "(Q.k, Q.n) IN (SELECT P.g, P.n FROM (R) P)",
+            "(Q.k, Q.n) NOT IN (SELECT P.k, P.n FROM (R) P WHERE P.n < 2)",
+            "Q.n NOT IN (SELECT P.n FROM (R) P WHERE P.k = Q.k)",
+            "Q.n IN (SELECT count(*) FROM (R) P WHERE P.k = Q.k)",
         ]);
         let condition = condition
             .replace('Q', q)

@@ -77,9 +77,11 @@ impl Server {
             .spawn()
             .expect("psql can be run");
         let mut stdin = psql.stdin.take().expect("stdin is piped");
-        stdin.write_all(input.as_bytes()).expect("psql reads its input");
-        drop(stdin);
-        let output = psql.wait_with_output().expect("psql ends");
+        // psql writes rows while it reads: neither pipe may wait for the other.
+        let output = std::thread::scope(|scope| {
+            scope.spawn(move || stdin.write_all(input.as_bytes()).expect("psql reads its input"));
+            psql.wait_with_output().expect("psql ends")
+        });
         assert!(
             output.status.success(),
             "{sql}: {}",

@@ -254,3 +254,131 @@ WITH a AS (SELECT k, n FROM bronze.f WHERE b), c AS (SELECT k, sum(n) AS s FROM 
 WITH f AS (SELECT * FROM bronze.f WHERE n > 0) SELECT id, s FROM f WHERE k IS NULL
 SELECT 1 AS one WHERE 1 = 0
 SELECT 1 AS one, 'x' AS two, 1.5 AS three, true AS four
+-- Subqueries that use outer columns
+SELECT id, (SELECT 0.5 * sum(e.lim) FROM bronze.d e WHERE e.k = i.k) AS c FROM bronze.f i
+SELECT id, (SELECT CAST(0.8 * sum(e.lim) / count(*) AS numeric(20,6)) FROM bronze.d e WHERE e.k = i.k) AS c FROM bronze.f i
+SELECT id FROM bronze.f i WHERE n < (SELECT CAST(0.8 * sum(w) / count(*) AS numeric(20,6)) FROM bronze.d e WHERE e.k = i.k)
+SELECT id FROM bronze.f i WHERE n < 0.8 * (SELECT CAST(sum(w) / count(*) AS numeric(20,6)) FROM bronze.d e WHERE e.k = i.k)
+SELECT id, (SELECT count(*) FROM bronze.d e WHERE e.k = i.k) AS a, (SELECT count(*) + 1 FROM bronze.d e WHERE e.k = i.g) AS b FROM bronze.f i
+SELECT id, (SELECT count(*) FROM bronze.d e WHERE e.k = i.k) AS a, (SELECT count(*) FROM bronze.d e WHERE e.k = i.k) + 1 AS b FROM bronze.f i
+SELECT id AS a, n AS b, (SELECT count(*) AS n FROM bronze.d e WHERE e.k = i.k) AS n FROM bronze.f i
+SELECT id, n, (SELECT count(*) AS id FROM bronze.d e WHERE e.k = i.k) AS m FROM bronze.f i
+SELECT id, (SELECT coalesce(sum(lim), 0) FROM bronze.d e WHERE e.k = i.k) AS c FROM bronze.f i
+SELECT id, (SELECT coalesce(sum(w), 0) FROM bronze.d e WHERE e.k = i.k) AS c FROM bronze.f i
+SELECT id, (SELECT coalesce(max(name), 'none') FROM bronze.d e WHERE e.k = i.k) AS c FROM bronze.f i
+SELECT id, (SELECT CASE WHEN count(*) = 0 THEN 'none' WHEN count(lim) < 2 THEN 'few' ELSE 'many' END FROM bronze.d e WHERE e.k = i.k) AS c FROM bronze.f i
+SELECT id, (SELECT count(*) FROM bronze.d e WHERE e.k = i.k AND e.lim < i.n) AS c FROM bronze.f i
+SELECT id, (SELECT count(*) FROM bronze.f j WHERE j.k = i.k AND j.id < i.id) AS c FROM bronze.f i
+SELECT id, (SELECT sum(j.d) FROM bronze.f j WHERE j.k = i.k AND j.t <= i.t) AS c FROM bronze.f i
+SELECT id, (SELECT max(lim) FROM bronze.d e WHERE e.k < i.k) AS c FROM bronze.f i
+SELECT id, (SELECT sum(lim * i.n) FROM bronze.d e WHERE e.k = i.k) AS c FROM bronze.f i
+SELECT id, (SELECT sum(lim) + i.n FROM bronze.d e WHERE e.k = i.k) AS c FROM bronze.f i
+SELECT id FROM bronze.f i WHERE x > (SELECT avg(j.x) FROM bronze.f j WHERE j.k = i.k)
+SELECT id FROM bronze.f i WHERE x > (SELECT avg(j.x) FROM bronze.f j WHERE j.g IS NOT DISTINCT FROM i.g)
+SELECT id, (SELECT count(*) FROM bronze.f j WHERE j.x = i.x) AS c FROM bronze.f i
+SELECT id, (SELECT count(*) FROM bronze.f j WHERE j.x > i.x AND j.k = i.k) AS c FROM bronze.f i
+SELECT k, sum(n * (SELECT max(lim) FROM bronze.d)) AS c FROM bronze.f GROUP BY k
+SELECT k, sum((SELECT max(lim) FROM bronze.d e WHERE e.k = i.k)) AS c FROM bronze.f i GROUP BY k
+SELECT k, count(*) AS c FROM bronze.f GROUP BY k HAVING count(*) > (SELECT count(*) FROM bronze.d e WHERE e.k = f.k)
+SELECT k, count(*) AS c, (SELECT max(name) FROM bronze.d e WHERE e.k = f.k) AS m FROM bronze.f GROUP BY k
+SELECT (SELECT count(*) FROM bronze.f) AS a, (SELECT max(lim) FROM bronze.d) AS b
+SELECT (SELECT k FROM bronze.e LIMIT 1) AS a
+SELECT (SELECT sum(k) FROM bronze.e) AS a, (SELECT count(*) FROM bronze.e) AS b
+SELECT id FROM bronze.f i WHERE EXISTS (SELECT count(*) FROM bronze.d e WHERE e.k = i.k)
+SELECT id FROM bronze.f i WHERE EXISTS (SELECT sum(lim) FROM bronze.d e WHERE e.k = i.k HAVING count(*) > 1)
+SELECT id FROM bronze.f i WHERE EXISTS (SELECT sum(lim) FROM bronze.d e WHERE e.k = i.k HAVING count(*) = 0)
+SELECT id FROM bronze.f i WHERE g IN (SELECT count(*) FROM bronze.d e WHERE e.k = i.k)
+SELECT id FROM bronze.f i WHERE EXISTS (SELECT 1 FROM bronze.d e WHERE e.k = i.k GROUP BY name HAVING count(*) > 1)
+SELECT id FROM bronze.f i WHERE EXISTS (SELECT DISTINCT name FROM bronze.d e WHERE e.k = i.k AND e.lim > i.n)
+SELECT id, (SELECT max(e.lim) FROM bronze.d e WHERE e.k = i.k AND e.lim > (SELECT min(j.n) FROM bronze.f j WHERE j.k = e.k)) AS c FROM bronze.f i
+SELECT id, (SELECT sum(e.lim) + (SELECT max(w) FROM bronze.d) FROM bronze.d e WHERE e.k = i.k) AS c FROM bronze.f i
+SELECT id, CASE WHEN n > 0 THEN (SELECT max(lim) FROM bronze.d e WHERE e.k = i.k) ELSE (SELECT min(lim) FROM bronze.d e WHERE e.k = i.k) END AS c FROM bronze.f i
+SELECT id, (SELECT string_agg(name, ',' ORDER BY name) FROM bronze.d e WHERE e.k = i.k) AS c, (SELECT bool_or(lim > 3) FROM bronze.d e WHERE e.k = i.k) AS b FROM bronze.f i
+SELECT i.id FROM bronze.f i JOIN bronze.d e ON e.k = i.k AND e.lim = (SELECT max(lim) FROM bronze.d z WHERE z.k = e.k)
+SELECT id, (SELECT count(DISTINCT name) FROM bronze.d e, bronze.f j WHERE e.k = i.k AND j.k = e.k AND j.n > i.n) AS c FROM bronze.f i
+SELECT q.id, (SELECT count(*) FROM bronze.d e WHERE e.k = q.m) AS c FROM (SELECT id, k % 3 AS m FROM bronze.f) q
+SELECT id FROM bronze.f i WHERE g NOT IN (SELECT count(*) FROM bronze.d e WHERE e.k = i.k)
+SELECT id FROM bronze.f i WHERE g IN (SELECT max(lim) FROM bronze.d e WHERE e.k = i.k HAVING count(*) > 1)
+SELECT id FROM bronze.f i WHERE g NOT IN (SELECT max(lim) FROM bronze.d e WHERE e.k = i.k HAVING count(*) > 1)
+SELECT id FROM bronze.f i WHERE NOT EXISTS (SELECT sum(lim) FROM bronze.d e WHERE e.k = i.k HAVING sum(lim) > 20)
+SELECT id FROM bronze.f i WHERE EXISTS (SELECT 1 FROM (SELECT lim * 2 AS v FROM bronze.d e WHERE e.k = i.k) q WHERE v > i.n)
+SELECT id FROM bronze.f i WHERE EXISTS (SELECT 1 FROM (SELECT k, lim FROM bronze.d ORDER BY lim, k LIMIT 5) q WHERE q.k = i.k)
+SELECT id FROM bronze.f i WHERE EXISTS (SELECT 1 FROM (SELECT k, row_number() OVER (PARTITION BY name ORDER BY lim, k) AS r FROM bronze.d) q WHERE q.k = i.k AND q.r = 1)
+SELECT id FROM bronze.f i WHERE k IN (SELECT k FROM (SELECT k, lim FROM bronze.d ORDER BY lim, k LIMIT 5) q WHERE q.lim > i.g)
+SELECT id, (SELECT max(r) FROM (SELECT k, row_number() OVER (PARTITION BY name ORDER BY lim, k) AS r FROM bronze.d UNION ALL SELECT g, n FROM bronze.f) q WHERE q.k = i.k) AS c FROM bronze.f i
+SELECT id, (SELECT sum(c) FROM (SELECT k, name, count(*) AS c FROM bronze.d GROUP BY ROLLUP (k, name)) q WHERE q.k = i.k AND q.c < i.n) AS c FROM bronze.f i
+SELECT a.id, (SELECT count(*) FROM bronze.d e JOIN bronze.f b ON b.k = e.k WHERE b.g = a.g AND e.lim > a.n) AS c FROM bronze.f a WHERE a.n > 3
+SELECT id FROM bronze.f i WHERE n NOT IN (SELECT lim FROM bronze.d e WHERE e.k = i.k)
+SELECT id FROM bronze.f i WHERE NOT (n + 1 IN (SELECT lim FROM bronze.d e WHERE e.k < i.k))
+SELECT id FROM bronze.f i WHERE s NOT IN (SELECT name FROM bronze.d e WHERE e.k = i.k GROUP BY name HAVING count(*) > 0)
+SELECT id FROM bronze.f i WHERE k NOT IN (SELECT DISTINCT k FROM bronze.f j WHERE j.g = i.g AND j.n > i.n)
+-- Conditions as columns
+SELECT k, bool_or(id > 0) FILTER (WHERE n < 2) AS a, bit_or(id) FILTER (WHERE n < 2) AS b, string_agg(s, ',' ORDER BY s) FILTER (WHERE n < 2) AS c FROM bronze.f GROUP BY k
+SELECT b1, b2, b3, b4, b5, count(*) AS c FROM (SELECT (n < 2) IS TRUE AS b1, (n < 2) IS NOT TRUE AS b2, (n < 2) IS FALSE AS b3, (n < 2) IS UNKNOWN AS b4, (n IS DISTINCT FROM k) AS b5 FROM bronze.f) q GROUP BY b1, b2, b3, b4, b5
+SELECT b1, count(*) AS c, sum(n) AS t FROM (SELECT (n < 2) IS NOT FALSE AS b1, s IS NULL AS b2, n FROM bronze.f) q GROUP BY b1, b2
+-- Rows
+SELECT id FROM bronze.f WHERE (k, n) IN (SELECT k, lim FROM bronze.d)
+SELECT id FROM bronze.f WHERE (k, n) NOT IN (SELECT k, lim FROM bronze.d)
+SELECT id FROM bronze.f WHERE (k, n) IN ((1, 2), (2, 3))
+SELECT id FROM bronze.f WHERE (k, n) = (1, 2)
+SELECT id FROM bronze.f WHERE (k, n) < (1, 2)
+SELECT id FROM bronze.f WHERE (k, n) >= (1, 2) AND (k, g, n) < (3, 2, 10)
+SELECT id FROM bronze.f WHERE (k, n) <> (1, 2) OR (k, n) NOT IN ((1, 2), (2, NULL))
+SELECT id FROM bronze.f i WHERE (k, n) IN (SELECT k, lim FROM bronze.d e WHERE e.lim > i.g)
+SELECT id FROM bronze.f i WHERE (k, g) NOT IN (SELECT k, lim FROM bronze.d e WHERE e.k = i.k)
+SELECT id FROM bronze.f i WHERE NOT ((k, g) IN (SELECT k, lim FROM bronze.d e WHERE e.k < 3))
+SELECT id FROM bronze.f WHERE (k, g) IN (SELECT k, max(g) FROM bronze.f GROUP BY k)
+SELECT id FROM bronze.f WHERE (k, g) IN (SELECT k, g FROM bronze.f WHERE n > 10 GROUP BY k, g HAVING count(*) > 1) AND n < 10
+SELECT id FROM bronze.f WHERE (k, x) IN (SELECT k, x FROM bronze.f WHERE n > 10)
+SELECT id FROM bronze.f i WHERE (s, n + 1) IN (SELECT DISTINCT s, n FROM bronze.f j WHERE j.id < i.id)
+SELECT id FROM bronze.f WHERE (k, n) IN (SELECT k, lim FROM bronze.d UNION SELECT g, lim FROM bronze.d, bronze.f)
+SELECT id FROM bronze.f i WHERE (k, n) NOT IN (SELECT k, lim FROM bronze.d WHERE k IS NOT NULL AND lim IS NOT NULL)
+-- Numbers with exponents
+SELECT id FROM bronze.f WHERE x < 1e300
+SELECT id, x * 1e300 AS a FROM bronze.f
+SELECT id, 1e300::double precision AS a FROM bronze.f
+SELECT id, 1e20 AS a, 1.5e3 AS b, 12e-3 AS c FROM bronze.f
+SELECT id FROM bronze.f WHERE x > -1e300 AND x BETWEEN -1e200 AND 1e200 AND x IN (0.5, 1e300) OR x * 1e300 > 1e299
+SELECT id, CASE WHEN x > 0 THEN x ELSE -1e300 END AS a, coalesce(x, 1e300) AS b FROM bronze.f
+SELECT id, n / 1e3 AS a, n * 1e2 AS b, 1e0 AS c, 123456789012345678901234567890 AS e, 0.000000000000000000000000000000000000001e5 AS f FROM bronze.f
+SELECT id, d * 1e20 AS a FROM bronze.f
+-- Names and other words
+SELECT id, sum(n) OVER (w ORDER BY id) AS a FROM bronze.f WINDOW w AS (PARTITION BY k)
+SELECT id, sum(n) OVER (w ORDER BY id) AS a, count(*) OVER w AS c, max(n) OVER v AS m, min(n) OVER (v) AS l FROM bronze.f WINDOW w AS (PARTITION BY k), v AS (w ORDER BY g)
+SELECT k, sum(n) AS s, rank() OVER (w ORDER BY sum(n) DESC) AS r FROM bronze.f GROUP BY k, g WINDOW w AS (PARTITION BY k)
+SELECT f.* FROM bronze.f WHERE f.n = (SELECT max(n) FROM bronze.f)
+SELECT d.*, f.id FROM bronze.d JOIN bronze.f ON f.k = d.k
+SELECT d.*, x.id FROM bronze.d, bronze.f AS x WHERE x.k = d.k AND x.n > 3
+SELECT mod(n, 7) AS a, mod(k, 2) AS b, mod(d, 3) AS c FROM bronze.f
+SELECT k, every(b) AS e FROM bronze.f GROUP BY k
+SELECT n, d FROM bronze.f ORDER BY n, d FETCH FIRST 5 ROWS ONLY
+SELECT n, d FROM bronze.f ORDER BY n, d OFFSET 2 ROWS FETCH NEXT ROW ONLY
+SELECT id, day + 1 AS a, day - 7 AS b, 3 + day AS c, day + k AS e, day - k * 2 AS f FROM bronze.f
+SELECT id FROM bronze.f WHERE day > DATE '2023-11-20' + 7 AND day - 3 < '2024-01-01'
+SELECT id, s COLLATE "C" AS a FROM bronze.f WHERE s COLLATE "C" > 'a'
+SELECT k, count(*) AS c FROM bronze.f GROUP BY k HAVING sum(n) > 1.5 * (SELECT count(*) FROM bronze.f j WHERE j.k = f.k)
+SELECT id, (n * 1.0 / 3)::numeric(20, 4) AS a FROM bronze.f
+SELECT id, x::int + 1 AS a, round(d)::int AS b FROM bronze.f
+-- As TPC-DS asks
+WITH customer_total AS (SELECT k AS c, g AS st, sum(d) AS total FROM bronze.f GROUP BY k, g) SELECT ctr1.c, ctr1.st FROM customer_total ctr1 WHERE ctr1.total > (SELECT CAST(sum(total) * 1.2 / count(*) AS numeric(30, 6)) FROM customer_total ctr2 WHERE ctr1.st = ctr2.st)
+SELECT k, g, sum(d) AS sumsales, rank() OVER (PARTITION BY k ORDER BY sum(d) DESC) AS rk FROM bronze.f GROUP BY ROLLUP (k, g)
+SELECT k, g, grouping(k) + grouping(g) AS lochierarchy, rank() OVER (PARTITION BY grouping(k) + grouping(g), CASE WHEN grouping(g) = 0 THEN k END ORDER BY sum(n) DESC) AS r FROM bronze.f GROUP BY ROLLUP (k, g)
+SELECT * FROM (SELECT k, g, sum(x) AS s, avg(sum(x)) OVER (PARTITION BY k) AS a FROM bronze.f GROUP BY k, g) q WHERE CASE WHEN a > 0 THEN abs(s - a) / a ELSE NULL END > 0.1
+SELECT count(*) AS c FROM ((SELECT DISTINCT k FROM bronze.f) INTERSECT (SELECT DISTINCT k FROM bronze.d) EXCEPT (SELECT k FROM bronze.f WHERE n > 45)) q
+SELECT a.k, count(*) AS c FROM bronze.f a LEFT JOIN bronze.d b ON a.k = b.k WHERE b.k IS NULL GROUP BY a.k
+SELECT sum(CASE WHEN extract(dow FROM day) = 0 THEN n ELSE 0 END) AS sun, sum(CASE WHEN extract(dow FROM day) = 1 THEN n END) AS mon FROM bronze.f
+SELECT k, count(DISTINCT id) AS c, sum(n) AS s FROM bronze.f f1 WHERE EXISTS (SELECT * FROM bronze.f f2 WHERE f1.k = f2.k AND f1.g <> f2.g) AND NOT EXISTS (SELECT * FROM bronze.d WHERE d.k = f1.k AND d.lim > 40) GROUP BY k
+SELECT q1.k, q1.c AS c1, q2.c AS c2 FROM (SELECT k, count(*) AS c FROM bronze.f WHERE b GROUP BY k) q1 FULL JOIN (SELECT k, count(*) AS c FROM bronze.f WHERE NOT b GROUP BY k) q2 ON q1.k = q2.k
+SELECT i.k, max(i.n) AS m FROM bronze.f i WHERE i.d > (SELECT 1.2 * min(j.d) FROM bronze.f j WHERE j.g = i.g) AND i.k IN (SELECT k FROM bronze.d WHERE lim > (SELECT min(lim) FROM bronze.d)) GROUP BY i.k
+SELECT k, count(*) OVER (PARTITION BY k ORDER BY n GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS a FROM bronze.f
+SELECT k, name FROM bronze.d WHERE k IN (SELECT k FROM bronze.f WHERE n > 10 EXCEPT SELECT k FROM bronze.f WHERE n < -30)
+SELECT x.k, (SELECT count(*) FROM bronze.d WHERE d.k = x.k) AS c FROM (SELECT DISTINCT k FROM bronze.f UNION SELECT lim::int FROM bronze.d) x
+SELECT k, lim FROM bronze.d WHERE lim = (SELECT min(e.lim) FROM bronze.d e WHERE e.name = d.name) AND w >= (SELECT 0.5 * max(e.w) FROM bronze.d e WHERE e.lim <= d.lim)
+SELECT date_trunc('month', t) AS m, k, sum(d) AS rev, sum(sum(d)) OVER (PARTITION BY k ORDER BY date_trunc('month', t)) AS running FROM bronze.f GROUP BY date_trunc('month', t), k
+SELECT k, day, sum(d) AS rev, rank() OVER (PARTITION BY k ORDER BY sum(d) DESC) AS r FROM bronze.f GROUP BY k, day
+SELECT id, sum(n) OVER (PARTITION BY k ORDER BY day RANGE BETWEEN INTERVAL '7 days' PRECEDING AND CURRENT ROW) AS w FROM bronze.f
+SELECT k, g, sum(n) AS s, grouping(k) AS gk, grouping(g) AS gg, grouping(k, g) AS gkg FROM bronze.f GROUP BY ROLLUP (k, g)
+WITH a AS (SELECT k, sum(n) AS s FROM bronze.f GROUP BY k), b AS (SELECT k, sum(lim) AS l FROM bronze.d GROUP BY k) SELECT coalesce(a.k, b.k) AS k, s, l FROM a FULL JOIN b ON a.k = b.k
+SELECT q.k, sum(q.v) AS s FROM (VALUES (1, 2), (2, 3), (1, 4)) AS q(k, v) GROUP BY q.k
+SELECT t1.k FROM bronze.d t1 WHERE NOT EXISTS (SELECT 1 FROM bronze.f t2 WHERE t2.k = t1.k AND NOT EXISTS (SELECT 1 FROM bronze.f t3 WHERE t3.k = t2.k AND t3.id > t2.id))
+SELECT id FROM bronze.f i WHERE 2 > (SELECT count(DISTINCT j.n) FROM bronze.f j WHERE j.k = i.k AND j.n > i.n)
