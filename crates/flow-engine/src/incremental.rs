@@ -17,7 +17,7 @@ use flow_refresh::{
     DeltaPlan, Mode, PlannedTable, RefreshContext, RefreshError, RefreshInput, RowDigests, RowsToWrite, build_state,
     refresh_delta, rows_to_write,
 };
-use flow_store::{RefreshRecord, RefreshRun, StateId, StateStamp};
+use flow_store::{BulkState, RefreshRecord, RefreshRun, StateId, StateStamp};
 use futures::StreamExt;
 
 use crate::error::EngineError;
@@ -255,10 +255,7 @@ pub(crate) async fn build(
         },
     };
     let reader: Arc<dyn SnapshotReader> = Arc::new(shared.lake.clone());
-    // What an interrupted build left of this very generation.
-    states.drop_generation(id)?;
-    let mut builder = states.builder(id);
-    build_state(planned, plan, inputs, reader.clone(), &mut builder, context).await?;
+    let mut builder = filled(shared, planned, plan, inputs, id, context).await?;
     if let Some(snapshot) = record.snapshot_id {
         let read = |source| RefreshError::Read {
             table: planned.name.to_string(),
@@ -292,6 +289,37 @@ pub(crate) async fn build(
     .await?;
     tracing::info!(table = %planned.name, generation = id.generation.0, "state of a dynamic table built");
     Ok(stamp)
+}
+
+/// Begins a state with what the operators keep.
+async fn filled(
+    shared: &Arc<Shared>,
+    planned: &PlannedTable,
+    plan: &DeltaPlan,
+    inputs: &[RefreshInput],
+    id: StateId,
+    context: &RefreshContext,
+) -> Result<BulkState, EngineError> {
+    let begin = async |context: &RefreshContext| -> Result<BulkState, EngineError> {
+        let states = shared.store.states();
+        // What an interrupted build left of this very generation.
+        states.drop_generation(id)?;
+        let mut builder = states.builder(id);
+        let reader: Arc<dyn SnapshotReader> = Arc::new(shared.lake.clone());
+        build_state(planned, plan, inputs, reader, &mut builder, context).await?;
+        Ok(builder)
+    };
+    match begin(context).await {
+        // Partitions share the memory; one alone may do where several do not.
+        Err(EngineError::Refresh(RefreshError::Memory { .. })) => {
+            let alone = RefreshContext {
+                partitions: 1,
+                ..context.clone()
+            };
+            begin(&alone).await
+        }
+        begun => begun,
+    }
 }
 
 /// Enters copies of the inputs' rows.

@@ -4,8 +4,8 @@
 //! 2. Its result streams into [`Difference`], then the stored rows do.
 //! 3. What found no twin on the other side is the refresh's change.
 //!
-//! Memory is bounded at every step: sorts, aggregates and the comparison go on in files. A join holds
-//! its smaller side, which must fit.
+//! Memory is bounded at every step: sorts, aggregates and the comparison go on in files, in one
+//! partition where several do not fit. A join holds its smaller side, which must fit.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -134,10 +134,30 @@ pub async fn refresh_full(
     reader: Arc<dyn SnapshotReader>,
     context: &RefreshContext,
 ) -> Result<RefreshOutput, RefreshError> {
+    match compute(table, inputs, stored, &reader, context).await {
+        // Partitions share the memory and do not wait for each other to put theirs down.
+        Err(RefreshError::Memory { .. }) if context.partitions != 1 => {
+            let alone = RefreshContext {
+                partitions: 1,
+                ..context.clone()
+            };
+            compute(table, inputs, stored, &reader, &alone).await
+        }
+        computed => computed,
+    }
+}
+
+async fn compute(
+    table: &PlannedTable,
+    inputs: &[RefreshInput],
+    stored: Option<i64>,
+    reader: &Arc<dyn SnapshotReader>,
+    context: &RefreshContext,
+) -> Result<RefreshOutput, RefreshError> {
     let name = table.name.to_string();
     let engine = |error: DataFusionError| RefreshError::from_engine(&name, context.memory_bytes, &error);
     let rows_read = Arc::new(AtomicU64::new(0));
-    let tables = open_inputs(table, inputs, &reader, &rows_read).await?;
+    let tables = open_inputs(table, inputs, reader, &rows_read).await?;
     let session = session::open(tables, context.means()).map_err(engine)?;
     let state = session.state();
     let plan = compile_again(table, &state, context.memory_bytes).await?;
@@ -156,7 +176,7 @@ pub async fn refresh_full(
     }
     drop(batches);
     if let Some(snapshot_id) = stored {
-        let compared = compare_stored(table, snapshot_id, &reader, &mut difference, context).await?;
+        let compared = compare_stored(table, snapshot_id, reader, &mut difference, context).await?;
         rows_read.fetch_add(compared, Ordering::Relaxed);
     }
     let (rows, deleted) = difference.finish().map_err(engine)?;

@@ -44,13 +44,14 @@ async fn what_does_not_fit_in_memory_goes_on_in_files() {
     ]);
     let small = RefreshContext {
         memory_bytes: 5 << 20,
-        ..context(1)
+        ..context(2)
     };
     let few = RecordBatch::try_from_iter([("k", longs(&[1, 2, 3]))]);
     lake.put(&table("bronze.few"), few.expect("a column"));
     for select in [
         "SELECT a, g, a + g AS s FROM bronze.v",
         "SELECT a, row_number() OVER (ORDER BY g, a) AS r FROM bronze.v",
+        "SELECT a, row_number() OVER (PARTITION BY g ORDER BY a DESC) AS r FROM bronze.v",
         "SELECT g, count(*) AS c, max(a) AS m FROM bronze.v GROUP BY g",
         // The smaller side is held, wherever it stands.
         "SELECT v.a, f.k FROM bronze.v LEFT JOIN bronze.few f ON f.k = v.g",
