@@ -183,6 +183,7 @@ impl Difference {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::path::Path;
 
     use arrow_array::{Int64Array, StringArray};
 
@@ -210,6 +211,30 @@ mod tests {
         counts
     }
 
+    fn shown(inserted: Spooled) -> BTreeMap<String, i64> {
+        let mut counts = BTreeMap::new();
+        for batch in inserted.batches().expect("opens") {
+            let batch = batch.expect("reads");
+            for row in 0..batch.num_rows() {
+                *counts.entry(format!("{:?}", batch.slice(row, 1))).or_default() += 1;
+            }
+        }
+        counts
+    }
+
+    fn computed_within(bytes: usize, compares: bool, folder: &Path, computed: &[u64]) -> Difference {
+        let scratch = Scratch {
+            folder: folder.to_owned(),
+            bytes_max: 1 << 30,
+        };
+        let bound = Bound { bytes, scratch };
+        let mut difference = Difference::new(batch(&[]).schema(), compares, bound).expect("starts");
+        for rows in computed.chunks(100) {
+            difference.computed(&batch(rows)).expect("taken");
+        }
+        difference
+    }
+
     #[test]
     fn what_differs_is_the_same_within_any_bound() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -221,17 +246,7 @@ mod tests {
         }
         wanted.retain(|_, count| *count != 0);
         for bytes in [100_000, 200_000, 10_000_000] {
-            let bound = Bound {
-                bytes,
-                scratch: Scratch {
-                    folder: folder.path().to_owned(),
-                    bytes_max: 1 << 30,
-                },
-            };
-            let mut difference = Difference::new(batch(&[]).schema(), true, bound).expect("starts");
-            for rows in computed.chunks(100) {
-                difference.computed(&batch(rows)).expect("taken");
-            }
+            let mut difference = computed_within(bytes, true, folder.path(), &computed);
             assert_eq!(difference.parts.is_some(), bytes < 10_000_000, "{bytes}");
             for (number, rows) in stored.chunks(1000).enumerate() {
                 let file: Arc<str> = number.to_string().into();
@@ -239,13 +254,7 @@ mod tests {
                 difference.stored(&file, &positions, &columns(rows)).expect("taken");
             }
             let (inserted, deleted) = difference.finish().expect("ends");
-            let mut found = BTreeMap::new();
-            for inserted in inserted.batches().expect("opens") {
-                let inserted = inserted.expect("reads");
-                for row in 0..inserted.num_rows() {
-                    *found.entry(format!("{:?}", inserted.slice(row, 1))).or_default() += 1;
-                }
-            }
+            let mut found = shown(inserted);
             assert!(deleted.is_sorted());
             for (file, position) in deleted {
                 let file: usize = file.parse().expect("a number");
@@ -261,27 +270,11 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let computed: Vec<u64> = (0..5000).map(|n| n * n % 997).collect();
         for bytes in [100_000, 200_000, 10_000_000] {
-            let bound = Bound {
-                bytes,
-                scratch: Scratch {
-                    folder: folder.path().to_owned(),
-                    bytes_max: 1 << 30,
-                },
-            };
-            let mut difference = Difference::new(batch(&[]).schema(), false, bound).expect("starts");
-            for rows in computed.chunks(100) {
-                difference.computed(&batch(rows)).expect("taken");
-            }
+            let difference = computed_within(bytes, false, folder.path(), &computed);
             assert_eq!(difference.pairs.is_closed(), bytes < 10_000_000, "{bytes}");
             let (inserted, deleted) = difference.finish().expect("ends");
             assert_eq!((inserted.rows(), deleted.len()), (5000, 0));
-            let mut found = BTreeMap::new();
-            for inserted in inserted.batches().expect("opens") {
-                let inserted = inserted.expect("reads");
-                for row in 0..inserted.num_rows() {
-                    *found.entry(format!("{:?}", inserted.slice(row, 1))).or_default() += 1;
-                }
-            }
+            let found = shown(inserted);
             assert_eq!(found, counted(computed.iter().copied()), "within {bytes}");
         }
     }

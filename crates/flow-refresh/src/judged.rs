@@ -47,13 +47,17 @@ pub(crate) fn check(plan: &LogicalPlan) -> Result<Vec<Finding>> {
 /// Names the numbers beyond 38 digits that are left when types have met: PostgreSQL computes with all of
 /// their digits.
 pub(crate) fn check_numbers(plan: &LogicalPlan) -> Result<Vec<Finding>> {
+    find(plan, |expr, _| wide_number(expr).map(too_wide))
+}
+
+/// Asks each part of each expression of a plan, subqueries included, with the columns that it reads.
+fn find(plan: &LogicalPlan, ask: impl Fn(&Expr, &DFSchema) -> Option<Finding>) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     plan.apply_with_subqueries(|node| {
+        let schema = merge_schema(&node.inputs());
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
-                if let Some(digits) = wide_number(expr) {
-                    findings.push(too_wide(digits));
-                }
+                findings.extend(ask(expr, &schema));
                 Ok(TreeNodeRecursion::Continue)
             })
         })?;
@@ -74,24 +78,12 @@ pub(crate) fn too_wide(digits: &str) -> Finding {
 
 /// Names casts to and from text that nobody wrote and that give another text than PostgreSQL's.
 pub(crate) fn check_coerced(plan: &LogicalPlan) -> Result<Vec<Finding>> {
-    let mut findings = Vec::new();
-    plan.apply_with_subqueries(|node| {
-        let schema = merge_schema(&node.inputs());
-        node.apply_expressions(|expr| {
-            expr.apply(|expr| {
-                if let Expr::Cast(cast) = expr {
-                    let (from, to) = (kind_of(&cast.expr, &schema), Kind::of(&cast.data_type));
-                    if from == Kind::Text || to == Kind::Text {
-                        findings.extend(cast_refused(expr, from, to));
-                    }
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })
-        })?;
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    findings.dedup();
-    Ok(findings)
+    find(plan, |expr, schema| {
+        let Expr::Cast(cast) = expr else { return None };
+        let (from, to) = (kind_of(&cast.expr, schema), Kind::of(&cast.data_type));
+        let text = from == Kind::Text || to == Kind::Text;
+        text.then(|| cast_refused(expr, from, to)).flatten()
+    })
 }
 
 /// A type that cannot be told yet is unknown; the engine says later what is wrong with it.

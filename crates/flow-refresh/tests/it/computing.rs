@@ -75,6 +75,17 @@ async fn what_does_not_fit_in_memory_goes_on_in_files() {
 }
 
 #[tokio::test]
+async fn scratch_files_that_cannot_be_made_are_tried_again() {
+    let lake = numbers(&[("a", longs(&(0..100_000).collect::<Vec<_>>()))]);
+    let table = planned("SELECT a, a + 1 AS b FROM bronze.v", &lake).await;
+    let mut small = context(1);
+    small.memory_bytes = 1 << 20;
+    small.scratch.folder = "/nowhere/at/all".into();
+    let error = refresh(&table, None, &lake, &small).await.expect_err("no folder");
+    assert_eq!((error.code(), error.remedy()), (None, Remedy::Retry), "{error}");
+}
+
+#[tokio::test]
 async fn overflow_blocks_the_table() {
     let lake = numbers(&[
         ("a", longs(&[i64::MAX, 1, i64::MIN, 123_456])),
