@@ -17,7 +17,7 @@ use flow_core::Lsn;
 use serde::Serialize;
 use tokio_postgres::{Client, NoTls};
 
-use crate::catalog::CatalogReader;
+use crate::catalog::{CatalogReader, current_snapshot};
 use crate::percentile::{Summary, summarise};
 
 /// How often the catalog is looked at; it bounds the error of each measured time.
@@ -43,8 +43,21 @@ pub struct Options {
     pub margin: Duration,
     /// Counts connections.
     pub workers: u64,
-    /// Counts rows in the table `load` at the start, with keys from 1.
+    /// Counts rows in the changed table at the start, with keys from 1.
     pub rows: u64,
+    /// Says what the transactions change.
+    pub workload: Workload,
+    /// Is the dynamic table, as namespace and name, whose data counts as visible; without it, what is published.
+    pub watched: Option<(String, String)>,
+}
+
+/// Says what the transactions change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// The one table of the other benchmarks, `load`.
+    Load,
+    /// The tables of the demo, that many packages and deliveries; defect reports come and go.
+    Deliveries,
 }
 
 /// Is what was measured.
@@ -93,8 +106,8 @@ struct Failures {
 pub async fn run(options: Options) -> Result<Report> {
     let over = Arc::new(AtomicBool::new(false));
     let poller = {
-        let (over, catalog) = (over.clone(), options.catalog.clone());
-        std::thread::spawn(move || poll(&catalog, &over))
+        let (over, options) = (over.clone(), options.clone());
+        std::thread::spawn(move || poll(&options, &over))
     };
     let start = Instant::now() + Duration::from_millis(200);
     let next = Arc::new(AtomicU64::new(0));
@@ -143,7 +156,7 @@ async fn work(
         tokio::time::sleep_until(scheduled.into()).await;
         let started = Instant::now();
         let measured = scheduled >= start + options.margin && scheduled < start + options.margin + options.measured;
-        match transaction(&client, &keys.statements()).await {
+        match transaction(&client, &keys.statements(options.workload)).await {
             Ok((committed, lsn)) if measured => done.push(Arrival {
                 scheduled,
                 started,
@@ -205,7 +218,50 @@ impl Keys {
         self.rows + self.inserted * self.workers + self.number + 1
     }
 
-    fn statements(&mut self) -> String {
+    fn statements(&mut self, workload: Workload) -> String {
+        match workload {
+            Workload::Load => self.load_statements(),
+            Workload::Deliveries => self.delivery_statements(),
+        }
+    }
+
+    /// Is a key that this worker inserted some transactions ago: it is committed, and nothing else touches it.
+    fn gone(&self, each: u64) -> u64 {
+        let back = if self.inserted < 2 * each {
+            each - 1
+        } else {
+            2 * each - 1
+        };
+        self.rows + (self.inserted - back) * self.workers + self.number + 1
+    }
+
+    fn delivery_statements(&mut self) -> String {
+        let mut sql = String::from("BEGIN;");
+        for _ in 0..4 {
+            sql += &format!(
+                "UPDATE deliveries SET delivered_at = delivered_at + (random() - 0.5) * interval '2 hours' \
+                 WHERE package_id = {};",
+                self.owned()
+            );
+        }
+        for _ in 0..2 {
+            sql += &format!(
+                "UPDATE deliveries SET associate_id = 1 + associate_id % 8 WHERE package_id = {};",
+                self.owned()
+            );
+        }
+        sql += &format!(
+            "UPDATE packages SET weight_kg = 0.1 + weight_kg % 40 WHERE id = {};",
+            self.owned()
+        );
+        for _ in 0..2 {
+            let (id, package) = (self.fresh(), self.owned());
+            sql += &format!("INSERT INTO defect_reports VALUES ({id}, {package}, 'damaged', now());");
+        }
+        sql + &format!("DELETE FROM defect_reports WHERE id = {};COMMIT;", self.gone(2))
+    }
+
+    fn load_statements(&mut self) -> String {
         let mut sql = String::from("BEGIN;");
         for _ in 0..7 {
             sql += &format!(
@@ -219,19 +275,16 @@ impl Keys {
                 self.fresh()
             );
         }
-        // A row of this worker's transaction before: it is committed, and nothing else touches it.
-        let back = if self.inserted < 4 { 1 } else { 3 };
-        let gone = self.rows + (self.inserted - back) * self.workers + self.number + 1;
-        sql + &format!("DELETE FROM load WHERE id = {gone};COMMIT;")
+        sql + &format!("DELETE FROM load WHERE id = {};COMMIT;", self.gone(2))
     }
 }
 
-/// Notes when each published LSN was first seen.
-fn poll(catalog: &std::path::Path, over: &AtomicBool) -> Result<Vec<(Instant, Lsn)>> {
-    let reader = CatalogReader::open(catalog)?;
+/// Notes when each LSN was first seen.
+fn poll(options: &Options, over: &AtomicBool) -> Result<Vec<(Instant, Lsn)>> {
+    let mut visible = Visible::open(options)?;
     let mut sightings: Vec<(Instant, Lsn)> = Vec::new();
     while !over.load(Ordering::Relaxed) {
-        let lsn = reader.published_lsn()?;
+        let lsn = visible.lsn()?;
         let seen = Instant::now();
         if sightings.last().is_none_or(|(_, last)| lsn > *last) {
             sightings.push((seen, lsn));
@@ -241,13 +294,45 @@ fn poll(catalog: &std::path::Path, over: &AtomicBool) -> Result<Vec<(Instant, Ls
     Ok(sightings)
 }
 
+/// Tells up to which LSN the lake shows what is watched.
+struct Visible {
+    reader: CatalogReader,
+    watched: Option<(String, String)>,
+    /// Is where the watched table's metadata lay when it was read last, and its LSN.
+    last: (String, Lsn),
+}
+
+impl Visible {
+    fn open(options: &Options) -> Result<Self> {
+        Ok(Self {
+            reader: CatalogReader::open(&options.catalog)?,
+            watched: options.watched.clone(),
+            last: (String::new(), Lsn::ZERO),
+        })
+    }
+
+    fn lsn(&mut self) -> Result<Lsn> {
+        let Some((namespace, name)) = &self.watched else {
+            return self.reader.published_lsn();
+        };
+        let location = self.reader.location(namespace, name)?;
+        let location = location.with_context(|| format!("no table {namespace}.{name}"))?;
+        if location != self.last.0 {
+            let snapshot = current_snapshot(&location)?.context("the watched table has no content")?;
+            let lsn = snapshot["summary"]["flow.data-lsn"].as_str();
+            self.last = (location, lsn.context("the snapshot has no LSN")?.parse()?);
+        }
+        Ok(self.last.1)
+    }
+}
+
 async fn wait_for_tail(options: &Options, arrivals: &[Arrival]) -> Result<()> {
     let Some(last) = arrivals.iter().map(|arrival| arrival.lsn).max() else {
         return Ok(());
     };
-    let reader = CatalogReader::open(&options.catalog)?;
+    let mut visible = Visible::open(options)?;
     let end = Instant::now() + TAIL_MAX;
-    while reader.published_lsn()? < last && Instant::now() < end {
+    while visible.lsn()? < last && Instant::now() < end {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     // One more look of the poller, which may be a step behind this one.
@@ -379,6 +464,8 @@ mod tests {
             margin: Duration::ZERO,
             workers: 1,
             rows: 1,
+            workload: Workload::Load,
+            watched: None,
         };
         let sightings = [(at(20), Lsn(100)), (at(30), Lsn(200))];
         let report = report(

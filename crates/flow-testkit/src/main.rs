@@ -11,6 +11,7 @@ const USAGE: &str = "\
 flow-load published CATALOG LSN SECONDS          waits until the catalog shows the LSN
 flow-load rows CATALOG NAMESPACE TABLE ROWS SECONDS   waits until a table holds so many rows
 flow-load freshness URL CATALOG RATE SECONDS ROWS     loads at a steady rate and reports freshness
+flow-load deliveries URL CATALOG RATE SECONDS ROWS NAMESPACE.TABLE   loads the demo's tables and watches a dynamic table
 flow-load refresh URL CATALOG NAMESPACE.TABLE SECONDS SQL   changes the source and waits for a dynamic table";
 
 #[tokio::main]
@@ -29,14 +30,15 @@ async fn main() -> Result<()> {
             seconds(most)?,
         )?),
         ["freshness", url, catalog, rate, measured, rows] => {
+            let options = steady(url, catalog, rate, measured, rows)?;
+            serde_json::to_value(load::run(options).await?)?
+        }
+        ["deliveries", url, catalog, rate, measured, rows, watched] => {
+            let (namespace, name) = watched.rsplit_once('.').context("a table is NAMESPACE.NAME")?;
             let options = load::Options {
-                url: (*url).to_owned(),
-                catalog: Path::new(catalog).to_path_buf(),
-                rate: rate.parse().context("RATE is a number")?,
-                measured: seconds(measured)?,
-                margin: Duration::from_secs(3),
-                workers: 24,
-                rows: rows.parse().context("ROWS is a number")?,
+                workload: load::Workload::Deliveries,
+                watched: Some((namespace.to_owned(), name.to_owned())),
+                ..steady(url, catalog, rate, measured, rows)?
             };
             serde_json::to_value(load::run(options).await?)?
         }
@@ -48,6 +50,20 @@ async fn main() -> Result<()> {
     };
     println!("{answer}");
     Ok(())
+}
+
+fn steady(url: &str, catalog: &str, rate: &str, measured: &str, rows: &str) -> Result<load::Options> {
+    Ok(load::Options {
+        url: url.to_owned(),
+        catalog: Path::new(catalog).to_path_buf(),
+        rate: rate.parse().context("RATE is a number")?,
+        measured: seconds(measured)?,
+        margin: Duration::from_secs(3),
+        workers: 24,
+        rows: rows.parse().context("ROWS is a number")?,
+        workload: load::Workload::Load,
+        watched: None,
+    })
 }
 
 fn took(time: Duration) -> serde_json::Value {

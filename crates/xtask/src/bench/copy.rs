@@ -22,7 +22,7 @@ pub(super) fn measure(bench: &Bench) -> Result<Value> {
     let baseline = baseline(bench)?;
     let baseline_seconds = baseline["seconds"].as_f64().context("the baseline reports seconds")?;
 
-    let flow = Installation::new(bench, &["load"])?;
+    let flow = Installation::new(bench, "flow", &["load"])?;
     let start = Instant::now();
     let init = flow.start(&["init"])?;
     let catalog = flow.catalog();
@@ -38,7 +38,7 @@ pub(super) fn measure(bench: &Bench) -> Result<Value> {
     // The command may have ended by itself a moment ago; then nothing can be read any more.
     let usage = init.usage().ok();
     init.wait()?;
-    let content = bench.check_content(&flow, "public.load", "bronze.load")?;
+    let content = bench.check_content(&flow, "public.load", "bronze.load", "*")?;
 
     let rate = |seconds: f64| rows as f64 / seconds;
     let mut ours = json!({

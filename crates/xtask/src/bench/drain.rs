@@ -19,7 +19,7 @@ const CHANGES_EACH: u64 = 100;
 pub(super) fn measure(bench: &Bench) -> Result<Value> {
     let (postgres, mutations) = (&bench.postgres, bench.options.mutations);
     postgres.make_table("load", bench.options.rows)?;
-    let flow = Installation::new(bench, &["load"])?;
+    let flow = Installation::new(bench, "flow", &["load"])?;
     flow.run(&["init"])?;
     // Both baseline slots begin where ours does: nothing is written in between.
     for slot in ["warm", "baseline"] {
@@ -46,7 +46,7 @@ pub(super) fn measure(bench: &Bench) -> Result<Value> {
     let seconds = start.elapsed().as_secs_f64();
     service.must_live()?;
     let usage = service.usage()?;
-    let content = bench.check_content(&flow, "public.load", "bronze.load")?;
+    let content = bench.check_content(&flow, "public.load", "bronze.load", "*")?;
     service.stop()?;
 
     let rate = |seconds: f64| mutations as f64 / seconds;

@@ -17,7 +17,7 @@ const ROWS_SHARE: u64 = 10;
 pub(super) fn measure(bench: &Bench) -> Result<Value> {
     let rows = bench.options.rows / ROWS_SHARE;
     bench.postgres.make_table("load", rows)?;
-    let flow = Installation::new(bench, &["load"])?;
+    let flow = Installation::new(bench, "flow", &["load"])?;
     flow.run(&["init"])?;
     let mut service = flow.start(&["run"])?;
     let catalog = flow.catalog();
@@ -35,7 +35,7 @@ pub(super) fn measure(bench: &Bench) -> Result<Value> {
     service.must_live()?;
     let after = service.usage()?;
     bench.load(&["published", &catalog, &bench.postgres.flush_lsn()?, "60"])?;
-    let content = bench.check_content(&flow, "public.load", "bronze.load")?;
+    let content = bench.check_content(&flow, "public.load", "bronze.load", "*")?;
     service.stop()?;
 
     let milliseconds = |name: &str| load["freshness"][name].as_f64().unwrap_or(f64::INFINITY);

@@ -19,11 +19,14 @@ use crate::workspace::root;
 /// Counts the fact's rows unless the command line says otherwise.
 pub(super) const ROWS: u64 = 10_000_000;
 
-/// Are how many rows a change touches, and how often it is made; the median counts.
-const CHANGES: [(u64, usize); 3] = [(1, 5), (1_000, 5), (100_000, 1)];
-
-/// Is the change whose ratio has a goal.
+/// Counts the rows that the change with a goal touches.
 const GOAL_CHANGE: u64 = 1_000;
+
+/// Is how many times smaller the fact is with which the growth is measured.
+const GROWTH: u64 = 10;
+
+/// Is by how much a refresh may grow when its inputs grow so.
+const GROWTH_MAX: f64 = 1.5;
 
 /// Is how long a first build may take.
 const BUILD_MAX: Duration = Duration::from_secs(3600);
@@ -65,40 +68,93 @@ const TABLES: [Table; 4] = [
     },
 ];
 
-/// Measures.
+/// Measures at a tenth of the size, then at the whole size. A table that fails is told in the document,
+/// and the others are measured all the same.
 pub(super) fn measure(bench: &Bench) -> Result<Value> {
     let rows = bench.options.rows;
-    make_tables(bench, rows)?;
-    let flow = Installation::new(bench, &["fact", "dim"])?;
-    flow.run(&["init"])?;
-    let mut changes = Changes { rows, made: 0 };
-    let mut tables = Vec::new();
-    for table in &TABLES {
-        tables.push(measure_table(bench, &flow, table, &mut changes)?);
+    let small = measure_size(bench, "small", rows / GROWTH, &[GOAL_CHANGE])?;
+    let mut whole = measure_size(bench, "flow", rows, &[1, GOAL_CHANGE, 100_000])?;
+    for (table, small) in whole.iter_mut().zip(&small) {
+        if let (Some(now), Some(before)) = (goal_seconds(table), goal_seconds(small)) {
+            let growth = now / before;
+            let reached = growth <= GROWTH_MAX;
+            super::merge(
+                table,
+                json!({ "growth": { "times": round(growth), "goal": GROWTH_MAX, "reached": reached } }),
+            );
+        }
     }
-    Ok(json!({ "fact_rows": rows, "dimension_rows": rows / 10, "tables": tables }))
+    let failed = [failures(&small), failures(&whole)].concat();
+    Ok(json!({
+        "fact_rows": rows,
+        "dimension_rows": rows / 10,
+        "failed": failed,
+        "tables": whole,
+        "tenth": small,
+    }))
 }
 
-fn measure_table(bench: &Bench, flow: &Installation, table: &Table, changes: &mut Changes) -> Result<Value> {
+/// Lists the tables that were not measured.
+fn failures(tables: &[Value]) -> Vec<Value> {
+    let failed = tables.iter().filter(|table| table.get("error").is_some());
+    failed.map(|table| table["table"].clone()).collect()
+}
+
+/// Is the median time of the change that has a goal.
+fn goal_seconds(table: &Value) -> Option<f64> {
+    let changes = table["changes"].as_array()?;
+    let change = changes.iter().find(|change| change["touched"] == GOAL_CHANGE)?;
+    change["seconds"].as_f64()
+}
+
+/// Measures every table over a fact of `rows` rows, in an installation of its own, and removes both.
+fn measure_size(bench: &Bench, folder: &str, rows: u64, touched: &[u64]) -> Result<Vec<Value>> {
+    make_tables(bench, rows)?;
+    let flow = Installation::new(bench, folder, &["fact", "dim"])?;
+    flow.run(&["init"])?;
+    let mut changes = Changes { rows, made: 0 };
+    let measured = TABLES.iter().map(|table| {
+        let measured = measure_table(bench, &flow, table, touched, &mut changes);
+        measured.unwrap_or_else(|error| {
+            let target = format!("gold.{}", table.name);
+            eprintln!("{target} of {rows} rows: {error:#}");
+            json!({ "table": target, "error": format!("{error:#}") })
+        })
+    });
+    let measured = measured.collect();
+    bench.postgres.execute(&[
+        "SELECT pg_drop_replication_slot('embrasure_flow')",
+        "DROP PUBLICATION embrasure_flow",
+        "DROP TABLE fact, dim",
+    ])?;
+    Ok(measured)
+}
+
+fn measure_table(
+    bench: &Bench,
+    flow: &Installation,
+    table: &Table,
+    touched: &[u64],
+    changes: &mut Changes,
+) -> Result<Value> {
     let target = format!("gold.{}", table.name);
     flow.define(&format!("CREATE DYNAMIC TABLE {target} AS {};\n", table.sql))?;
     let start = Instant::now();
     let mut service = flow.start(&["run"])?;
     await_fresh(flow, &target, &mut service)?;
     let seconds = start.elapsed().as_secs_f64();
-    let rows = bench.options.rows as f64;
+    let rows = changes.rows as f64;
     let first_build = json!({
         "seconds": round(seconds),
         "fact_rows_per_second": (rows / seconds).round(),
         "peak_rss_mib": round(service.usage()?.peak_rss_mib),
     });
     let mut measured = Vec::new();
-    for (touched, times) in CHANGES {
-        let touched = touched.min(bench.options.rows / 10);
+    for &touched in touched {
         // The first one warms caches up, as the baseline's first run does.
         let mut runs = Vec::new();
-        for _ in 0..=times {
-            let sql = changes.next(touched);
+        for _ in 0..=repeated(touched) {
+            let sql = changes.next(touched.min(changes.rows / 10));
             let url = bench.postgres.url();
             let catalog = flow.catalog();
             let words = [
@@ -127,7 +183,7 @@ fn measure_table(bench: &Bench, flow: &Installation, table: &Table, changes: &mu
             let seconds = median(&runs);
             let goal = if touched == GOAL_CHANGE { table.goal } else { 1.0 };
             json!({
-                "rows": touched,
+                "touched": touched,
                 "seconds": round(seconds),
                 "result": ratio(1.0 / seconds, 1.0 / baseline_seconds, goal),
                 "runs": runs,
@@ -145,6 +201,11 @@ fn measure_table(bench: &Bench, flow: &Installation, table: &Table, changes: &mu
         }),
     );
     Ok(compared)
+}
+
+/// Counts how often a change is made that counts.
+fn repeated(touched: u64) -> usize {
+    if touched > GOAL_CHANGE { 1 } else { 5 }
 }
 
 /// Waits until the dynamic table reflects all that is committed, its state with it.

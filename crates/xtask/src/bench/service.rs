@@ -25,9 +25,9 @@ pub(super) struct Installation {
 pub(super) struct Running(Child);
 
 impl Installation {
-    /// Writes a configuration for tables, all else at its default.
-    pub(super) fn new(bench: &Bench, tables: &[&str]) -> Result<Self> {
-        let folder = bench.folder.join("flow");
+    /// Writes a configuration for tables into a folder of the benchmark's, all else at its default.
+    pub(super) fn new(bench: &Bench, folder: &str, tables: &[&str]) -> Result<Self> {
+        let folder = bench.folder.join(folder);
         std::fs::create_dir_all(folder.join("transformations"))?;
         let mut config =
             "state_dir = \"state\"\n\n[source]\nid = \"bench\"\nconnection_env = \"FLOW_POSTGRES_URL\"\n\n\
@@ -53,6 +53,13 @@ impl Installation {
     /// Leaves one definition of a dynamic table.
     pub(super) fn define(&self, sql: &str) -> Result<()> {
         Ok(std::fs::write(self.folder.join("transformations/bench.sql"), sql)?)
+    }
+
+    /// Takes a file of definitions over.
+    pub(super) fn adopt(&self, file: &Path) -> Result<()> {
+        let name = file.file_name().context("the file has a name")?;
+        std::fs::copy(file, self.folder.join("transformations").join(name))?;
+        Ok(())
     }
 
     /// Asks the running service how it stands; nothing while it does not answer.
