@@ -63,6 +63,8 @@ pub(crate) struct Costs {
     /// Is what a changed row took in the newest incremental refresh that was large enough to tell, in
     /// microseconds.
     pub(crate) row_us: Option<u64>,
+    /// Is how long the state took to build, in milliseconds: after a full refresh it is built again.
+    pub(crate) state_ms: Option<u64>,
 }
 
 impl Costs {
@@ -71,6 +73,7 @@ impl Costs {
         Costs {
             full_ms: record.and_then(|record| record.full_ms),
             row_us: record.and_then(|record| record.row_us),
+            state_ms: record.and_then(|record| record.state.as_ref()?.built_ms),
         }
     }
 
@@ -95,7 +98,7 @@ impl Costs {
             return false;
         }
         match (self.incremental_ms(changed), self.full_ms) {
-            (Some(incremental), Some(full)) => incremental > full,
+            (Some(incremental), Some(full)) => incremental > full + self.state_ms.unwrap_or(0),
             _ => changed * 100 > whole * CHANGED_PERCENT_MAX,
         }
     }
@@ -242,6 +245,7 @@ pub(crate) async fn build(
     record: &RefreshRecord,
     context: &RefreshContext,
 ) -> Result<StateStamp, EngineError> {
+    let began = shared.clock.monotonic();
     let states = shared.store.states();
     let before = record.state.as_ref().map(|stamp| stamp.id);
     let id = match before {
@@ -275,6 +279,7 @@ pub(crate) async fn build(
         id,
         frontier: record.frontier.clone(),
         layout: plan.layout().to_owned(),
+        built_ms: u64::try_from(shared.clock.monotonic().saturating_sub(began).as_millis()).ok(),
     };
     let mut stamped = record.clone();
     stamped.state = Some(stamp.clone());
@@ -387,21 +392,35 @@ mod tests {
 
     #[test]
     fn few_changed_rows_are_followed_and_many_by_what_they_cost() {
-        let check = |full_ms, row_us, changed, whole, full| {
-            let costs = Costs { full_ms, row_us };
+        let check = |full_ms, row_us, state_ms, changed, whole, full| {
+            let costs = Costs {
+                full_ms,
+                row_us,
+                state_ms,
+            };
             assert_eq!(
                 costs.prefers_full(changed, whole),
                 full,
                 "{costs:?}, {changed} of {whole}"
             );
         };
-        check(Some(1), Some(1_000_000), CHANGED_ROWS_MIN, CHANGED_ROWS_MIN, false);
-        check(None, None, 20_000, 100_000, false);
-        check(None, None, 26_000, 100_000, true);
-        check(Some(100), None, 26_000, 100_000, true);
+        check(
+            Some(1),
+            Some(1_000_000),
+            None,
+            CHANGED_ROWS_MIN,
+            CHANGED_ROWS_MIN,
+            false,
+        );
+        check(None, None, None, 20_000, 100_000, false);
+        check(None, None, None, 26_000, 100_000, true);
+        check(Some(100), None, None, 26_000, 100_000, true);
         // 20,000 rows of 10 µs take 200 ms.
-        check(Some(201), Some(10), 20_000, 20_000, false);
-        check(Some(199), Some(10), 20_000, 10_000_000, true);
+        check(Some(201), Some(10), None, 20_000, 20_000, false);
+        check(Some(199), Some(10), None, 20_000, 10_000_000, true);
+        // A full refresh pays for the state, too.
+        check(Some(150), Some(10), Some(51), 20_000, 20_000, false);
+        check(Some(150), Some(10), Some(49), 20_000, 20_000, true);
     }
 
     #[test]

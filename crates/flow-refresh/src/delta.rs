@@ -21,6 +21,8 @@
 //! # Invariants
 //! - What a step gives is the query over the new inputs less the query over the old ones, bit for bit.
 //! - State after a step is the state that [`DeltaPlan::build`] makes of the new inputs.
+//! - Joins, windows and aggregates that are computed again take the touched keys in parts, so that what
+//!   they hold beside changes is bounded by the rows of [`KEYS_AT_ONCE`] keys.
 //! - Cost follows the change: no operator reads all its rows, but a join without an equality, whose
 //!   rows all have one key, and NOT IN, when the first or last value or NULL comes or goes.
 
@@ -65,6 +67,9 @@ type Result<T, E = DataFusionError> = std::result::Result<T, E>;
 
 /// Counts the ways in which operators have laid their state out.
 const LAYOUT_VERSION: u32 = 1;
+
+/// Counts the touched keys whose rows an operator holds at once; few in tests, so that these see parts.
+const KEYS_AT_ONCE: usize = if cfg!(debug_assertions) { 4 } else { 4096 };
 
 /// Is an operator over changes.
 #[derive(Debug)]
@@ -220,6 +225,7 @@ impl DeltaPlan {
                 _ if quiet => rows::none(&node.schema),
                 _ => node.step(&inputs, &mut access).await?,
             };
+            access.settle(change.rows.get_array_memory_size())?;
             given.push(change);
         }
         let rows = self.finish(&given[self.root])?;

@@ -55,6 +55,9 @@ pub struct StateStamp {
     pub frontier: Frontier,
     /// Names the operators that keep it and the form in which they do; others must build it anew.
     pub layout: String,
+    /// Is how long building it took, in milliseconds; `None` of one that no record tells of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub built_ms: Option<u64>,
 }
 
 /// Reads and fills the dynamic tables' state.
@@ -100,6 +103,10 @@ impl States {
     /// Removes a state: one that was left, or whose building was abandoned. Who still reads it sees
     /// parts of it go.
     ///
+    /// IMPORTANT: where nothing is, nothing is written. Table files that are taken in under a deleted
+    /// range would stay in the first level, where every read looks into each of them, until all are
+    /// written again.
+    ///
     /// # Durability
     /// Durable with the next synced write.
     ///
@@ -107,6 +114,9 @@ impl States {
     /// Crash if the write fails.
     pub fn drop_generation(&self, id: StateId) -> Result<(), StoreError> {
         let (prefix, end) = bounds(id);
+        if self.is_empty(&prefix, &end)? {
+            return Ok(());
+        }
         let mut batch = WriteBatch::default();
         let handle = self.database.family(Family::State);
         batch.delete_range_cf(handle, &prefix[..], &end[..]);
@@ -115,6 +125,13 @@ impl States {
         self.database.guard("drop files of dynamic tables' state", |db| {
             db.delete_file_in_range_cf(handle, &prefix[..], &end[..])
         })
+    }
+
+    fn is_empty(&self, from: &[u8], to: &[u8]) -> Result<bool, StoreError> {
+        let rows = self
+            .database
+            .scan(Family::State, from, Some(to.to_vec()), 1, |_, _| Ok(()))?;
+        Ok(rows.is_empty())
     }
 
     /// Lists the states that have entries, whole or not. Those that no stamp names may be dropped.
@@ -201,4 +218,39 @@ pub(crate) fn stage<'a>(
 /// Lends the entries of a delta.
 pub(crate) fn lend(delta: &[(Bytes, Option<Bytes>)]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
     delta.iter().map(|(key, value)| (&key[..], value.as_deref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use flow_core::state::StateBuilder;
+
+    use super::*;
+    use crate::tuning::MEMORY_BYTES_MIN;
+
+    #[test]
+    fn a_built_state_lies_in_the_last_level() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let database = Arc::new(Database::open(dir.path(), MEMORY_BYTES_MIN).expect("opens"));
+        let states = States::new(database.clone());
+        let files = |level: u8| {
+            let name = format!("rocksdb.num-files-at-level{level}");
+            let handle = database.family(Family::State);
+            let found = database.raw().property_value_cf(handle, &name).expect("answers");
+            found.expect("there are levels").parse::<u64>().expect("a number")
+        };
+        for generation in 1..=3 {
+            let id = StateId {
+                number: 4,
+                generation: Generation(generation),
+            };
+            // What a refresh does before it builds: an interrupted build may have left something.
+            states.drop_generation(id).expect("drops");
+            let mut builder = states.builder(id);
+            for n in 0..1000_u32 {
+                builder.put(&n.to_be_bytes(), b"value").expect("takes it");
+            }
+            builder.finish().expect("finishes");
+            assert_eq!((files(0), files(6)), (0, u64::from(generation)));
+        }
+    }
 }

@@ -20,7 +20,10 @@ pub(super) struct Access<'a> {
     reader: &'a dyn StateReader,
     writes: Vec<(Bytes, Option<Bytes>)>,
     rows_read: u64,
-    reservation: MemoryReservation,
+    /// Counts what is held until the step ends: what was written, and what operators gave.
+    kept: MemoryReservation,
+    /// Counts what an operator holds while it works.
+    working: MemoryReservation,
     /// Runs the engine's own operators.
     pub(super) task: Arc<TaskContext>,
     /// Says that the table has no content yet: relations that never change come into it.
@@ -42,20 +45,28 @@ const ENTRY_OVERHEAD_BYTES: usize = 64;
 impl<'a> Access<'a> {
     /// Starts with nothing read.
     pub(super) fn new(reader: &'a dyn StateReader, task: Arc<TaskContext>, beginning: bool) -> Access<'a> {
-        let reservation = MemoryConsumer::new("changes").register(task.memory_pool());
+        let reservation = |name| MemoryConsumer::new(name).register(task.memory_pool());
+        let (kept, working) = (reservation("changes"), reservation("changes at work"));
         Access {
             reader,
             writes: Vec::new(),
             rows_read: 0,
-            reservation,
+            kept,
+            working,
             task,
             beginning,
         }
     }
 
-    /// Counts bytes against the budget until the step ends.
+    /// Counts bytes against the budget until [`Access::settle`].
     pub(super) fn grow(&self, bytes: usize) -> Result<()> {
-        self.reservation.try_grow(bytes)
+        self.working.try_grow(bytes)
+    }
+
+    /// Says that of all an operator held only what it gives is left, `bytes` of it.
+    pub(super) fn settle(&self, bytes: usize) -> Result<()> {
+        self.working.free();
+        self.kept.try_grow(bytes)
     }
 
     /// Reads values, in the order of the keys.
@@ -71,7 +82,7 @@ impl<'a> Access<'a> {
         for (at, value) in order.into_iter().zip(found) {
             self.rows_read += u64::from(value.is_some());
             let bytes = value.as_ref().map_or(0, Bytes::len);
-            self.reservation.try_grow(bytes + ENTRY_OVERHEAD_BYTES)?;
+            self.working.try_grow(bytes + ENTRY_OVERHEAD_BYTES)?;
             values[at] = value;
         }
         Ok(values)
@@ -97,7 +108,7 @@ impl<'a> Access<'a> {
             return Ok(());
         }
         let mut failure = None;
-        let (rows_read, reservation) = (&mut self.rows_read, &self.reservation);
+        let (rows_read, reservation) = (&mut self.rows_read, &self.working);
         self.reader
             .scan(prefixes, &mut |prefix, key, value| {
                 if failure.is_some() {
@@ -132,15 +143,14 @@ impl<'a> Access<'a> {
 
     /// Sets a value.
     pub(super) fn put(&mut self, key: &[u8], value: Vec<u8>) -> Result<()> {
-        self.reservation
-            .try_grow(key.len() + value.len() + ENTRY_OVERHEAD_BYTES)?;
+        self.kept.try_grow(key.len() + value.len() + ENTRY_OVERHEAD_BYTES)?;
         self.writes.push((Bytes::copy_from_slice(key), Some(value.into())));
         Ok(())
     }
 
     /// Removes a key.
     pub(super) fn remove(&mut self, key: &[u8]) -> Result<()> {
-        self.reservation.try_grow(key.len() + ENTRY_OVERHEAD_BYTES)?;
+        self.kept.try_grow(key.len() + ENTRY_OVERHEAD_BYTES)?;
         self.writes.push((Bytes::copy_from_slice(key), None));
         Ok(())
     }

@@ -9,6 +9,7 @@ use arrow_schema::SchemaRef;
 use datafusion::common::Result;
 use flow_core::changes::ChangeBatch;
 
+use super::KEYS_AT_ONCE;
 use super::access::Access;
 use super::arrangement::{Arranged, Arrangement, Entries};
 use super::engine::Template;
@@ -27,11 +28,22 @@ impl Again {
     /// Computes the change from the change of the input.
     pub(super) async fn step(&self, changes: &ChangeBatch, access: &mut Access<'_>) -> Result<ChangeBatch> {
         let arranged = self.arrangement.arrange(changes)?;
-        if arranged.weights.is_empty() {
-            return Ok(rows::none(&self.schema));
+        let mut parts = Vec::new();
+        for part in by_keys(&arranged) {
+            let change = self.step_keys(&arranged.take(part)?, access).await?;
+            access.settle(change.rows.get_array_memory_size())?;
+            parts.push(change);
         }
-        let (rows, weights) = self.touched(&arranged, access)?;
-        self.arrangement.write(&arranged, |at| Some(weights[at].0), access)?;
+        match parts.is_empty() {
+            true => Ok(rows::none(&self.schema)),
+            false => rows::concat(&self.schema, &parts),
+        }
+    }
+
+    /// Computes the change of some keys' rows, and writes their state.
+    async fn step_keys(&self, arranged: &Arranged, access: &mut Access<'_>) -> Result<ChangeBatch> {
+        let (rows, weights) = self.touched(arranged, access)?;
+        self.arrangement.write(arranged, |at| Some(weights[at].0), access)?;
         let old = self.evaluate(&rows, weights.iter().map(|(old, _)| *old), -1, access);
         let old = old.await?;
         let new = self.evaluate(&rows, weights.iter().map(|(_, new)| *new), 1, access);
@@ -91,6 +103,15 @@ impl Again {
         });
         batches.collect()
     }
+}
+
+/// Divides changed rows into parts, each of all rows of a bounded number of keys.
+fn by_keys(arranged: &Arranged) -> Vec<Vec<u32>> {
+    let key = |at: &u32| arranged.entries.prefix(*at as usize);
+    let mut order: Vec<u32> = (0..arranged.weights.len() as u32).collect();
+    order.sort_unstable_by(|a, b| key(a).cmp(key(b)));
+    let keys: Vec<&[u32]> = order.chunk_by(|a, b| key(a) == key(b)).collect();
+    keys.chunks(KEYS_AT_ONCE).map(|part| part.concat()).collect()
 }
 
 /// Takes rows as often as their weights say.

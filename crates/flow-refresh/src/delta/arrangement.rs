@@ -242,27 +242,22 @@ pub(super) struct Loaded {
 impl Arranged {
     /// Keeps some of the rows.
     pub(super) fn only(&self, keep: impl Fn(usize) -> bool) -> Result<Arranged> {
-        let kept: Vec<usize> = (0..self.weights.len()).filter(|at| keep(*at)).collect();
-        if kept.len() == self.weights.len() {
-            return Ok(Arranged {
-                rows: self.rows.clone(),
-                weights: self.weights.clone(),
-                entries: Entries {
-                    bytes: self.entries.bytes.clone(),
-                    ends: self.entries.ends.clone(),
-                },
-                null_key: self.null_key.clone(),
-            });
-        }
+        let kept: Vec<u32> = (0..self.weights.len() as u32).filter(|at| keep(*at as usize)).collect();
+        self.take(kept)
+    }
+
+    /// Gives the rows with these numbers.
+    pub(super) fn take(&self, numbers: Vec<u32>) -> Result<Arranged> {
         let mut entries = Entries::default();
-        for at in &kept {
-            entries.push(self.entries.entry(*at), self.entries.prefix(*at).len());
+        for at in &numbers {
+            let at = *at as usize;
+            entries.push(self.entries.entry(at), self.entries.prefix(at).len());
         }
         Ok(Arranged {
-            rows: rows::take(&self.rows, kept.iter().map(|at| *at as u32).collect())?,
-            weights: kept.iter().map(|at| self.weights[*at]).collect(),
+            weights: numbers.iter().map(|at| self.weights[*at as usize]).collect(),
+            null_key: numbers.iter().map(|at| self.null_key[*at as usize]).collect(),
+            rows: rows::take(&self.rows, numbers)?,
             entries,
-            null_key: kept.iter().map(|at| self.null_key[*at]).collect(),
         })
     }
 

@@ -28,6 +28,7 @@ use flow_core::changes::ChangeBatch;
 pub(super) use not_in::NotIn;
 use sides::Side;
 
+use super::KEYS_AT_ONCE;
 use super::access::Access;
 use super::arrangement::{Arranged, Arrangement};
 use super::faults::too_many;
@@ -125,7 +126,29 @@ impl Join {
 
     /// Computes the change of rows whose keys can meet, and writes both sides' state.
     fn step_met(&self, left: &Arranged, right: &Arranged, access: &mut Access<'_>) -> Result<ChangeBatch> {
-        let mut keys = sides::touched(left, right);
+        let keys = sides::touched(left, right);
+        if keys.len() <= KEYS_AT_ONCE {
+            return self.step_keys(keys, left, right, access);
+        }
+        let mut parts = Vec::with_capacity(keys.len().div_ceil(KEYS_AT_ONCE));
+        for part in keys.chunks(KEYS_AT_ONCE) {
+            let left = left.take(part.iter().flat_map(|key| key.left.rows.iter().copied()).collect())?;
+            let right = right.take(part.iter().flat_map(|key| key.right.rows.iter().copied()).collect())?;
+            let change = self.step_keys(sides::touched(&left, &right), &left, &right, access)?;
+            access.settle(change.rows.get_array_memory_size())?;
+            parts.push(change);
+        }
+        rows::concat(&self.schema, &parts)
+    }
+
+    /// Computes the change of some keys' rows, and writes both sides' state.
+    fn step_keys(
+        &self,
+        mut keys: Vec<sides::Key>,
+        left: &Arranged,
+        right: &Arranged,
+        access: &mut Access<'_>,
+    ) -> Result<ChangeBatch> {
         let (left_side, right_side) = sides::load(self, &mut keys, left, right, access)?;
         let found = pairs::matched(self, &keys, &left_side, &right_side, access)?;
         self.left.write(left, |at| left_side.known(at), access)?;

@@ -35,6 +35,7 @@ pub(crate) fn stamp(n: u64) -> StateStamp {
         },
         frontier: run(n).frontier,
         layout: "abc".into(),
+        built_ms: None,
     }
 }
 
