@@ -35,6 +35,10 @@ const CHANGED_PERCENT_MAX: u64 = 25;
 /// Is how many changed rows are always followed: a full refresh of so few is no faster.
 const CHANGED_ROWS_MIN: u64 = 10_000;
 
+/// Is how many times less a full refresh with its state must cost than what smaller changes foretell: a
+/// row costs less the more there are, since they share blocks and what each refresh costs alone.
+const FULL_ADVANTAGE: u64 = 2;
+
 /// Is from how many changed rows on a refresh tells what a row costs: below it is its fixed part.
 const RATED_ROWS_MIN: u64 = 1000;
 
@@ -98,7 +102,7 @@ impl Costs {
             return false;
         }
         match (self.incremental_ms(changed), self.full_ms) {
-            (Some(incremental), Some(full)) => incremental > full + self.state_ms.unwrap_or(0),
+            (Some(incremental), Some(full)) => incremental > FULL_ADVANTAGE * (full + self.state_ms.unwrap_or(0)),
             _ => changed * 100 > whole * CHANGED_PERCENT_MAX,
         }
     }
@@ -416,11 +420,11 @@ mod tests {
         check(None, None, None, 26_000, 100_000, true);
         check(Some(100), None, None, 26_000, 100_000, true);
         // 20,000 rows of 10 µs take 200 ms.
-        check(Some(201), Some(10), None, 20_000, 20_000, false);
-        check(Some(199), Some(10), None, 20_000, 10_000_000, true);
+        check(Some(100), Some(10), None, 20_000, 20_000, false);
+        check(Some(99), Some(10), None, 20_000, 10_000_000, true);
         // A full refresh pays for the state, too.
-        check(Some(150), Some(10), Some(51), 20_000, 20_000, false);
-        check(Some(150), Some(10), Some(49), 20_000, 20_000, true);
+        check(Some(70), Some(10), Some(30), 20_000, 20_000, false);
+        check(Some(70), Some(10), Some(29), 20_000, 20_000, true);
     }
 
     #[test]

@@ -7,7 +7,9 @@
 //! 3. From the first run that does not, all go through the write buffers, which merge them and hold
 //!    their writer back when merging cannot keep up.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -225,6 +227,9 @@ pub(crate) struct Incoming<'a> {
     path: PathBuf,
 }
 
+/// Is how much of a file is read at once, in bytes.
+const WARM_BYTES: usize = 1 << 20;
+
 /// Says what fails, for all that is done to such a file.
 const FILL: &str = "fill the state directory";
 
@@ -267,11 +272,26 @@ impl<'a> Incoming<'a> {
 
     /// Ends the file and takes it in. It is synced, and so is its place in the database.
     pub(crate) fn take_in(mut self, database: &Database, family: Family) -> Result<(), StoreError> {
+        database.guard(FILL, |_| self.writer.finish())?;
+        warm(&self.path)?;
         database.guard(FILL, |db| {
-            self.writer.finish()?;
             let mut options = IngestExternalFileOptions::default();
             options.set_move_files(true);
             db.ingest_external_file_cf_opts(database.family(family), &options, vec![&self.path])
         })
     }
+}
+
+/// Reads a file once: RocksDB's writer asks the system to forget what it wrote, and the first reads of each
+/// block would go to the disk.
+fn warm(path: &Path) -> Result<(), StoreError> {
+    let failed = |source| StoreError::Directory {
+        action: "read",
+        path: path.to_owned(),
+        source,
+    };
+    let mut file = File::open(path).map_err(failed)?;
+    let mut buffer = vec![0; WARM_BYTES];
+    while file.read(&mut buffer).map_err(failed)? > 0 {}
+    Ok(())
 }

@@ -44,13 +44,22 @@ const BOUNDS: Bounds = Bounds {
     level_runs: 64,
 };
 
+/// Says what the database holds of the keys that are filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beneath {
+    /// Nothing: sums are whole, and are written as values, which reads need not add up.
+    Nothing,
+    /// Entries: weights are added to what is there.
+    Entries,
+}
+
 /// Is how many runs wait for the thread that sorts them.
 const QUEUE: usize = 1;
 
 enum Message {
     Run(Run),
     /// Says that no run follows, and that what was written counts.
-    Finish,
+    Finish(Beneath),
 }
 
 /// Gathers entries of one family in any order.
@@ -136,10 +145,10 @@ impl Sorted {
     ///
     /// # Errors
     /// Crash if a write failed, this one or an earlier one.
-    pub(crate) fn finish(mut self) -> Result<(), StoreError> {
+    pub(crate) fn finish(mut self, beneath: Beneath) -> Result<(), StoreError> {
         let run = std::mem::take(&mut self.run);
         self.send(Message::Run(run))?;
-        self.send(Message::Finish)?;
+        self.send(Message::Finish(beneath))?;
         self.join()
     }
 }
@@ -185,7 +194,7 @@ impl<'a> Sorting<'a> {
                         self.spill(before)?;
                     }
                 }
-                Message::Finish => return self.finish(last.unwrap_or_default()),
+                Message::Finish(beneath) => return self.finish(last.unwrap_or_default(), beneath),
             }
         }
         Ok(())
@@ -213,7 +222,7 @@ impl<'a> Sorting<'a> {
         self.keep(level + 1, writer.finish()?)
     }
 
-    fn finish(self, mut last: Run) -> Result<(), StoreError> {
+    fn finish(self, mut last: Run, beneath: Beneath) -> Result<(), StoreError> {
         last.sort();
         let Sorting {
             database,
@@ -232,8 +241,8 @@ impl<'a> Sorting<'a> {
             };
             record::seal_into(&mut sealed, key, |out| out.extend_from_slice(value));
             match kind {
-                Kind::Put => open.put(database, key, &sealed)?,
-                Kind::Add => open.add(database, key, &sealed)?,
+                Kind::Add if beneath == Beneath::Entries => open.add(database, key, &sealed)?,
+                Kind::Put | Kind::Add => open.put(database, key, &sealed)?,
             }
             if open.is_full() {
                 open.take_in(database, family)
@@ -314,7 +323,7 @@ mod tests {
                     model.insert(key, encode_weight(stands + weight).to_vec());
                 }
             }
-            sorted.finish().expect("durable");
+            sorted.finish(Beneath::Entries).expect("durable");
             let prefix = state_prefix(1, Generation(generation));
             let found: Model = stored(&database)
                 .into_iter()

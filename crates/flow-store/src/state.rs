@@ -113,10 +113,10 @@ impl States {
     /// # Errors
     /// Crash if the write fails.
     pub fn drop_generation(&self, id: StateId) -> Result<(), StoreError> {
-        let (prefix, end) = bounds(id);
-        if self.is_empty(&prefix, &end)? {
+        if is_empty(&self.database, id)? {
             return Ok(());
         }
+        let (prefix, end) = bounds(id);
         let mut batch = WriteBatch::default();
         let handle = self.database.family(Family::State);
         batch.delete_range_cf(handle, &prefix[..], &end[..]);
@@ -125,13 +125,6 @@ impl States {
         self.database.guard("drop files of dynamic tables' state", |db| {
             db.delete_file_in_range_cf(handle, &prefix[..], &end[..])
         })
-    }
-
-    fn is_empty(&self, from: &[u8], to: &[u8]) -> Result<bool, StoreError> {
-        let rows = self
-            .database
-            .scan(Family::State, from, Some(to.to_vec()), 1, |_, _| Ok(()))?;
-        Ok(rows.is_empty())
     }
 
     /// Lists the states that have entries, whole or not. Those that no stamp names may be dropped.
@@ -181,6 +174,13 @@ fn bounds(id: StateId) -> ([u8; 8], Vec<u8>) {
     let prefix = state_prefix(id.number, id.generation);
     let end = after_prefix(&prefix).expect("numbers do not reach their type's end");
     (prefix, end)
+}
+
+/// Says whether a state has no entry.
+fn is_empty(database: &Database, id: StateId) -> Result<bool, StoreError> {
+    let (prefix, end) = bounds(id);
+    let found = database.scan(Family::State, &prefix, Some(end), 1, |_, _| Ok(()))?;
+    Ok(found.is_empty())
 }
 
 fn parse_id(key: &[u8]) -> Option<StateId> {
@@ -238,6 +238,17 @@ mod tests {
             let found = database.raw().property_value_cf(handle, &name).expect("answers");
             found.expect("there are levels").parse::<u64>().expect("a number")
         };
+        let merges = || {
+            let handle = database.family(Family::State);
+            let properties = database
+                .raw()
+                .property_value_cf(handle, "rocksdb.aggregated-table-properties");
+            let properties = properties.expect("answers").expect("there are files");
+            let operands = properties
+                .split(';')
+                .find_map(|part| part.trim().strip_prefix("# merge operands="));
+            operands.expect("they are counted").parse::<u64>().expect("a number")
+        };
         for generation in 1..=3 {
             let id = StateId {
                 number: 4,
@@ -247,10 +258,11 @@ mod tests {
             states.drop_generation(id).expect("drops");
             let mut builder = states.builder(id);
             for n in 0..1000_u32 {
-                builder.put(&n.to_be_bytes(), b"value").expect("takes it");
+                builder.add(&n.to_be_bytes(), 1).expect("takes it");
             }
             builder.finish().expect("finishes");
             assert_eq!((files(0), files(6)), (0, u64::from(generation)));
+            assert_eq!(merges(), 0, "sums are written as values");
         }
     }
 }

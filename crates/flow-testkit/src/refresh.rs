@@ -49,9 +49,15 @@ pub async fn follow(url: &str, catalog: &Path, output: &str, sql: &str, most: Du
     let committed = Instant::now();
     let after = loop {
         ensure!(committed.elapsed() < most, "the inputs do not change");
-        let now: Vec<String> = inputs.iter().map(|input| locate(input)).collect::<Result<_>>()?;
-        if now != before {
-            break now;
+        let look = || {
+            inputs
+                .iter()
+                .map(|input| locate(input))
+                .collect::<Result<Vec<String>>>()
+        };
+        if look()? != before {
+            // Tables that are committed together may have been looked at just before and just after it.
+            break look()?;
         }
         tokio::time::sleep(POLL).await;
     };

@@ -7,17 +7,19 @@ use flow_core::state::{StateBuilder, StateError, encode_weight};
 use crate::database::Database;
 use crate::error::StoreError;
 use crate::layout::{Family, state_prefix};
-use crate::sorted::Sorted;
-use crate::state::StateId;
+use crate::sorted::{Beneath, Sorted};
+use crate::state::{StateId, is_empty};
 
 /// Fills one state, outside the log. Entries may come in any order; several builders may fill one
-/// state, where keys that both set or add to are weights.
+/// state one after the other, where keys that both set or add to are weights.
 ///
 /// Dropping it without `finish` leaves nothing behind, unless that failed half-way: the state must
 /// then be dropped.
 #[derive(Debug)]
 pub struct BulkState {
     sorted: Sorted,
+    database: Arc<Database>,
+    id: StateId,
     entries: u64,
     /// Begins with the state's prefix; the key is written behind it.
     key: Vec<u8>,
@@ -26,7 +28,9 @@ pub struct BulkState {
 impl BulkState {
     pub(super) fn new(database: Arc<Database>, id: StateId) -> Self {
         BulkState {
-            sorted: Sorted::new(database, Family::State),
+            sorted: Sorted::new(database.clone(), Family::State),
+            database,
+            id,
             entries: 0,
             key: state_prefix(id.number, id.generation).to_vec(),
         }
@@ -51,7 +55,11 @@ impl BulkState {
     /// # Errors
     /// Crash if the write fails.
     pub fn finish(self) -> Result<u64, StoreError> {
-        self.sorted.finish()?;
+        let beneath = match is_empty(&self.database, self.id)? {
+            true => Beneath::Nothing,
+            false => Beneath::Entries,
+        };
+        self.sorted.finish(beneath)?;
         Ok(self.entries)
     }
 }
