@@ -387,8 +387,20 @@ def test_verify_and_history(database, make_flow, read, rng):
         flow.run("verify", name).expect(0, "equals its query")
     runs = flow.run("history", "silver.priced", "--json").expect(0).json()
     assert runs[-1]["mode"] == "FULL" and "FIRST_REFRESH" in runs[-1]["reason"], runs
-    assert {run["mode"] for run in runs[:-1]} == {"INCREMENTAL"}, runs
-    assert runs[0]["rows_changed"] >= 1 and runs[0]["rows_inserted"] == 0, runs[0]
+    idle, worked = ([run for run in runs[:-1] if (run["mode"] == "NO_DATA") is said] for said in (True, False))
+    assert {run["mode"] for run in worked} == {"INCREMENTAL"}, runs
+    assert worked[0]["rows_changed"] >= 1 and worked[0]["rows_inserted"] == 0, worked[0]
+    # What did not change for it is told by snapshot ids, and many such runs are one entry.
+    database.execute("CREATE TABLE IF NOT EXISTS elsewhere (id int)")
+    for _ in range(3):
+        database.execute("UPDATE customer SET name = name", "INSERT INTO elsewhere VALUES (1)")
+        flow.wait_dynamic()
+    before = runs
+    runs = flow.run("history", "gold.best", "--json").expect(0).json()
+    assert runs[0]["mode"] == "NO_DATA" and runs[0]["runs"] > 1 and runs[1]["mode"] != "NO_DATA", runs
+    assert all(run[count] == 0 for run in [*idle, runs[0]] for count in ("rows_read", "rows_inserted", "rows_deleted", "predicted_ms")), runs
+    assert runs[0]["frontier"] == flow.dynamic_table("gold.best")["frontier"]
+    assert flow.run("refresh", "gold.best").expect(0, "NO_DATA") and len(before) > 1
     flow.run("verify", "gold.nothing").expect(78, "gold.nothing")
     flow.stop()
     assert flow.run("history", "silver.priced", "--json").expect(0).json()[-1]["mode"] == "FULL"

@@ -103,7 +103,7 @@ pub(crate) async fn find(
         if from == to {
             continue;
         }
-        let Some(columns) = places_of(&loaded, input) else {
+        let Some(columns) = places_of(&loaded, to, input) else {
             return Ok(Err("INPUT_COLUMNS"));
         };
         let (source, changed) = match source(shared, planned, input, (from, to), &columns).await? {
@@ -172,9 +172,10 @@ async fn placed(
     }
 }
 
-/// Lists the places of an input's columns in its table; `None` if one is not there.
-pub(crate) fn places_of(table: &LakeTable, input: &DeltaInput) -> Option<Vec<usize>> {
-    let place = |column: &String| table.schema.index_of(column).ok();
+/// Lists the places of an input's columns in a snapshot; `None` if one is not there.
+pub(crate) fn places_of(table: &LakeTable, snapshot: Option<i64>, input: &DeltaInput) -> Option<Vec<usize>> {
+    let schema = table.schema_at(snapshot);
+    let place = |column: &String| schema.index_of(column).ok();
     input.columns.iter().map(place).collect()
 }
 

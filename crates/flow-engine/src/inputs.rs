@@ -82,6 +82,10 @@ pub(crate) enum Sight {
 /// Looks at a table's inputs.
 ///
 /// `parent` tells how far another dynamic table has come.
+///
+/// # Errors
+/// Those of reading the catalog. BlockTable: a column that is read is gone from an input, or has another
+/// type, as the table is or in the snapshot that would be read.
 pub(crate) async fn look_at_inputs(
     shared: &Arc<Shared>,
     planned: &PlannedTable,
@@ -103,6 +107,7 @@ pub(crate) async fn look_at_inputs(
         let Some(mut table) = loaded else {
             return Ok(Sight::NotYet(Some(name.clone())));
         };
+        planned.check_input(name, &table.schema)?;
         let parent = match parent(name) {
             None if captured.is_none() => unplanned(shared, name, &table)?,
             planned => planned,
@@ -135,6 +140,12 @@ pub(crate) async fn look_at_inputs(
     let Some(cut) = choose_cut(&histories, moment.lsn) else {
         return Ok(Sight::NotYet(None));
     };
+    for (name, id) in &cut.snapshots {
+        let mut retained = snapshots.get(name).into_iter().flatten();
+        if let Some(read) = retained.find(|snapshot| Some(snapshot.snapshot_id) == *id) {
+            planned.check_input(name, &read.schema)?;
+        }
+    }
     let inputs = cut.snapshots.iter().map(|(name, id)| RefreshInput {
         name: name.clone(),
         snapshot_id: *id,

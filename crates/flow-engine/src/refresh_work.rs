@@ -14,8 +14,8 @@ use flow_core::state::StateDelta;
 use flow_core::{Attempt, Epoch, Lsn, OperationId};
 use flow_lake::{Place, Progress, Table, WrittenFile};
 use flow_refresh::{
-    Inserted, Mode, PlannedTable, RefreshContext, RefreshError, RefreshOutput, RowDigest, refresh_full,
-    schema_difference,
+    INPUT_COLUMNS, Inserted, Mode, PlannedTable, QUERY_HASH, RefreshContext, RefreshError, RefreshOutput, RowDigest,
+    refresh_full, schema_difference,
 };
 use flow_store::{
     CompletionWrites, Kind, NewShare, OperationRecord, RefreshCompletion, RefreshRecord, RefreshRun, StateId,
@@ -96,6 +96,7 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Re
     };
     shared.counters.refreshes.add(1);
     let mut record = if output.is_empty() {
+        declare(shared, &planned, &table).await?;
         remember(shared, planned.name.to_string(), record, output.kept).await?
     } else {
         let written = output.rows_inserted() + output.rows_deleted();
@@ -106,6 +107,7 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Re
             commit_time_us: request.commit_time_us.unwrap_or(started_us),
             record,
             base,
+            declaration: planned.declaration(),
         };
         write(shared, &planned, operation, pending).await?
     };
@@ -146,6 +148,7 @@ fn run_of(request: &Request, output: &Output, full: Option<Full>) -> RefreshRun 
         rows_deleted: output.rows_deleted(),
         frontier: request.frontier.clone(),
         data_lsn: request.data_lsn,
+        runs: 1,
     }
 }
 
@@ -261,6 +264,20 @@ impl Output {
     }
 }
 
+/// Writes into the catalog which query the table holds the content of, and over which columns of its
+/// inputs, where a refresh that commits nothing is the first of this query.
+async fn declare(shared: &Arc<Shared>, planned: &PlannedTable, table: &Table) -> Result<(), EngineError> {
+    let properties = table.properties();
+    let known = properties.get(QUERY_HASH) == Some(&planned.query_hash) && properties.contains_key(INPUT_COLUMNS);
+    if !known {
+        retrying(shared, "the catalog", || {
+            shared.lake.set_properties(&planned.name, planned.declaration())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
 /// A refresh that changes no row commits nothing: its frontier and what becomes of its state are
 /// durable in the store alone.
 async fn remember(
@@ -326,10 +343,9 @@ async fn open(
 ) -> Result<Table, EngineError> {
     let found = retrying(shared, "the catalog", || shared.lake.load(&planned.name)).await?;
     let Some(table) = found else {
-        let properties = BTreeMap::from([
-            ("flow.kind".to_owned(), "dynamic".to_owned()),
-            ("flow.source-id".to_owned(), shared.source_id.clone()),
-        ]);
+        let mut properties = planned.declaration();
+        properties.insert("flow.kind".to_owned(), "dynamic".to_owned());
+        properties.insert("flow.source-id".to_owned(), shared.source_id.clone());
         return retrying(shared, "the catalog", || {
             shared
                 .lake
@@ -337,10 +353,7 @@ async fn open(
         })
         .await;
     };
-    let properties = table.properties();
-    let ours = properties.get("flow.kind").map(String::as_str) == Some("dynamic")
-        && properties.get("flow.source-id") == Some(&shared.source_id);
-    if !ours {
+    if !is_ours(shared, &table) {
         return Err(refuse(
             "F0013",
             format!(
@@ -367,6 +380,13 @@ async fn open(
         return Err(refuse("F0007", message));
     }
     Ok(table)
+}
+
+/// Says whether a table of the catalog is a dynamic table that this installation made.
+pub(crate) fn is_ours(shared: &Shared, table: &Table) -> bool {
+    let properties = table.properties();
+    properties.get("flow.kind").map(String::as_str) == Some("dynamic")
+        && properties.get("flow.source-id") == Some(&shared.source_id)
 }
 
 fn refuse(code: &'static str, message: String) -> EngineError {
@@ -409,6 +429,8 @@ struct Pending {
     commit_time_us: UnixMicros,
     record: RefreshRecord,
     base: Option<i64>,
+    /// Is what the table's properties keep of its definition.
+    declaration: BTreeMap<String, String>,
 }
 
 /// Is a refresh being published.
@@ -507,6 +529,7 @@ impl Work for RefreshWork {
             commit_time_us,
             record,
             base,
+            declaration,
         } = pending;
         let name = &operation.shares[0].target;
         let table = retrying(shared, "the catalog", || shared.lake.load(name)).await?;
@@ -542,19 +565,14 @@ impl Work for RefreshWork {
             record,
         };
         let summary = summary(shared, &note.record, commit_time_us)?;
-        let properties = [
-            ("flow.data-lsn", note.record.data_lsn.to_string()),
-            ("flow.query-hash", note.record.query_hash.clone()),
-        ];
+        let mut properties = declaration;
+        properties.insert("flow.data-lsn".to_owned(), note.record.data_lsn.to_string());
         Ok(vec![Some(Draft {
             table,
             added,
             deletes,
             summary,
-            properties: properties
-                .into_iter()
-                .map(|(name, value)| (name.to_owned(), value))
-                .collect(),
+            properties,
             blocks,
             state,
             note: serde_json::to_value(&note).map_err(|error| EngineError::Invariant(error.to_string()))?,

@@ -362,6 +362,10 @@ async fn execute(shared: &Arc<Shared>, orders: &mpsc::Sender<Order>, command: Co
         Command::Refresh { name, full } => refresh(orders, Some(name), full).await,
         Command::Suspend { name } => suspend(orders, name, true).await,
         Command::Resume { name } => suspend(orders, name, false).await,
+        Command::Drop { name } => {
+            let dropped = ask(orders, |answer| Order::Drop { name, answer }).await;
+            dropped.map(|()| Reply::Done)
+        }
         Command::Verify { name } => {
             let verified = ask(orders, |answer| Order::Verify { name, answer }).await?;
             Ok(Reply::Verified(Box::new(verified)))

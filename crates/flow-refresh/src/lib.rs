@@ -55,7 +55,7 @@ pub use incremental::{begin_delta, build_state, refresh_delta};
 pub use output::{LINEAGE_COLUMNS, schema_difference};
 pub use output_rows::{RowDigest, RowDigests, RowsToWrite, rows_to_write};
 pub use parse::parse;
-pub use plan::{Mode, Plan, PlannedTable, Reason, plan};
+pub use plan::{INPUT_COLUMNS, Mode, Plan, PlannedTable, QUERY_HASH, Reason, plan};
 pub use query::query;
 pub use refresh::{Inserted, RefreshContext, RefreshInput, RefreshOutput, refresh_full};
 pub use row_copies::{Copies, RowCopies};

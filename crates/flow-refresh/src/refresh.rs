@@ -218,7 +218,8 @@ pub(crate) async fn open_inputs(
                 message: format!("input {name} is gone"),
             })?;
             rows = loaded.rows_at(snapshot_id);
-            stored = loaded.schema;
+            stored = loaded.schema_at(snapshot_id).clone();
+            table.check_input(name, &stored)?;
         }
         tables.push(SnapshotTable {
             name: name.clone(),

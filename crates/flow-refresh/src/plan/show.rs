@@ -38,6 +38,7 @@ impl Plan {
             table
                 .notes
                 .iter()
+                .chain(&table.drift)
                 .for_each(|note| text.push_str(&format!("  note {note}\n")));
         }
         self.problems
@@ -60,6 +61,7 @@ impl Plan {
                 "lag": lag_text(table.lag),
                 "columns": columns.collect::<Vec<_>>(),
                 "notes": table.notes,
+                "drift": table.drift,
             })
         });
         json!({"tables": tables.collect::<Vec<_>>(), "problems": self.problems})
