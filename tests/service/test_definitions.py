@@ -113,7 +113,8 @@ def test_columns_of_inputs_come_and_go(database, make_flow, read):
     star = {**FOREIGN, "gold.star": "AS SELECT a, k, n, s FROM other.f"}
     other.follows(readers, ["gold.agg", "gold.star"], incremental, star)
     flow.reload()
-    assert "extra" in str(flow.dynamic_table("gold.star")["drift"]) and not flow.dynamic_table("gold.agg")["drift"]
+    wait_for("drift is shown", lambda: "extra" in str(flow.dynamic_table("gold.star")["drift"]), 10, 0.1)
+    assert not flow.dynamic_table("gold.agg")["drift"]
     flow.run("status").expect(0, "drift: other.f has column extra")
     plan = {table["name"]: table for table in flow.run("plan", "--json").expect(0).json()["tables"]}
     assert "extra" in str(plan["gold.star"]["drift"]) and plan["gold.agg"]["drift"] == plan["gold.full"]["drift"] == []
@@ -154,6 +155,17 @@ def test_columns_of_inputs_come_and_go(database, make_flow, read):
     other.add_row(k=108, n=8, s="x", extra=2)
     other.follows(readers, ["gold.agg"], incremental)
     other.follows(readers, ["gold.full"])
+
+    # Two columns exchange their names: what was read stands under another name.
+    def exchange(update):
+        update.rename_column("k", "was_k").rename_column("n", "k")
+
+    other.alter(exchange)
+    other.alter(lambda update: update.rename_column("was_k", "n"))
+    other.add_row(k=8, n=200, s="x", extra=2)
+    other.follows(readers, ["gold.agg"], ("FULL", "input changed: INPUT_COLUMNS"))
+    other.add_row(k=9, n=201, s="x", extra=2)
+    other.follows(readers, ["gold.agg"], incremental)
 
     # It has another type: the definition says what that shall mean.
     other.alter(lambda update: update.update_column("k", _long()))
@@ -221,7 +233,7 @@ def test_files_are_removed_and_put_back(database, make_flow, read):
     flow.run("drop", "silver.all").expect(78, "F0024", "all.sql declares it")
     remove(flow, "silver.all")
     flow.reload()
-    assert state("silver.all") == "detached"
+    wait_for("silver.all detached", lambda: state("silver.all") == "detached", 10, 0.1)
     flow.run("status").expect(0, "silver.all is detached")
     before = pointers(flow.catalog, list(CHAIN))[0]
     for _ in range(3):
@@ -245,7 +257,7 @@ def test_files_are_removed_and_put_back(database, make_flow, read):
     declare(flow, "silver.all", f"AS {sql}")
     flow.reload()
     check(*CHAIN)
-    assert runs(flow, "silver.all")[0] == ("FULL", "query changed: QUERY_CHANGED"), runs(flow, "silver.all")[:2]
+    assert ("FULL", "query changed: QUERY_CHANGED") in runs(flow, "silver.all")[:2], runs(flow, "silver.all")[:2]
 
     # Dropped for good, killed in between, and declared anew.
     remove(flow, "gold.top")

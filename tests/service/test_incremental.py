@@ -279,13 +279,67 @@ def until_killed(flow, database, rng, step):
     hit.unlink()
 
 
+@pytest.mark.parametrize("answer", ["commit_request", "commit_answer"])
+def test_commit_without_an_answer(database, make_flow, read, rng, answer):
+    """A commit that nobody answered, made or not, is looked for, and each change counts once."""
+    flow = prepare(database, make_flow, LEVELS)
+    flow.start().wait_ready()
+    flow.wait_dynamic()
+    since = newest(flow)
+    flow.allow("timed out")
+    for nth in (2, rng.randint(3, 9)):
+        flow.stop()
+        flow.start(init=False, env={"FLOW_FAILPOINT": f"{answer}:{nth}"}).wait_ready()
+        hit = flow.state_dir / "failpoint.hit"
+
+        def lost():
+            change(database, rng, 2)
+            return hit.exists()
+
+        wait_for(f"{answer} {nth}", lost, 30, 0.2)
+        hit.unlink()
+        flow.wait_dynamic()
+    change(database, rng, 2)
+    check(flow, read(flow))
+    all_incremental(flow, since)
+
+
+@pytest.mark.lane("crash")
+@pytest.mark.timeout(1700)
+def test_killed_at_each_step_many_times(database, make_flow, read, rng):
+    flow = prepare(database, make_flow, LEVELS)
+    flow.start().wait_ready()
+    flow.wait_dynamic()
+    since = newest(flow)
+    for _ in range(4):
+        for step in rng.sample(STEPS, len(STEPS)):
+            flow.stop() if flow.alive() else None
+            flow.start(init=False, env={"FLOW_FAILPOINT": f"{step}:{rng.randint(1, 25)}"})
+            until_killed(flow, database, rng, step)
+        flow.start(init=False).wait_ready()
+        change(database, rng, 2)
+        check(flow, read(flow))
+        all_incremental(flow, since)
+        for name in LEVELS:
+            flow.run("verify", name).expect(0)
+        # And states that are new: all content is computed in full, and built from.
+        flow.stop()
+        flow.start(init=False, env={"FLOW_FAILPOINT": f"state_built:{rng.randint(1, 4)}"})
+        for name in LEVELS:
+            flow.run("refresh", name, "--full") if flow.alive() else None
+        until_killed(flow, database, rng, "state_built")
+        flow.start(init=False).wait_ready()
+        check(flow, read(flow))
+        since = newest(flow)
+
+
 def test_killed_while_state_is_built(database, make_flow, read, rng):
     """The first, a middle and a last level: what an interrupted build left is not taken for state."""
     flow = prepare(database, make_flow, LEVELS)
     flow.run("init", timeout=120).expect(0)
-    for nth in (1, 2, 1):
-        flow.start(init=False, env={"FLOW_FAILPOINT": f"state_built:{nth}"})
-        until_killed(flow, database, rng, "state_built")
+    for step, nth in (("refresh_table_made", 1), ("state_built", 1), ("refresh_table_made", 2), ("state_built", 2), ("state_built", 1)):
+        flow.start(init=False, env={"FLOW_FAILPOINT": f"{step}:{nth}"})
+        until_killed(flow, database, rng, step)
     flow.start(init=False).wait_ready()
     readers = read(flow)
     check(flow, readers[:1])
@@ -308,6 +362,43 @@ def test_killed_at_random_moments(database, make_flow, read, rng):
     flow.wait_ready()
     change(database, rng, 2)
     check(flow, read(flow))
+    all_incremental(flow, since)
+
+
+def state_files(flow):
+    """Lists the table files that hold what operators keep: a file names its column family."""
+    named = b"rocksdb.column.family.name"
+    files = [(path, path.read_bytes()) for path in (flow.state_dir / "db").rglob("*.sst")]
+    return [path for path, data in files if named in data and data.split(named, 1)[1][:16].lstrip(b"\x00\x05").startswith(b"state")]
+
+
+def test_damaged_state_is_built_again(database, make_flow, read, rng):
+    flow = prepare(database, make_flow, LEVELS)
+    flow.start().wait_ready()
+    readers = read(flow)
+    check(flow, readers[:1])
+    # What is in the log is put into table files at the next start.
+    flow.restart(init=False)
+    flow.wait_ready()
+    check(flow, readers[:1])
+    since = newest(flow)
+    flow.stop()
+    files = state_files(flow)
+    assert files, list((flow.state_dir / "db").iterdir())
+    for path in files:
+        data = bytearray(path.read_bytes())
+        for at in range(0, min(len(data) // 4, 4096), 7):
+            data[at] ^= 0x5A
+        path.write_bytes(data)
+    flow.allow("state of a dynamic table")
+    flow.start(init=False).wait_ready()
+    database.execute("UPDATE item SET n = n + 1", "UPDATE side SET lim = lim + 1")
+    check(flow, readers)
+    modes = {name: modes_since(flow, name, since[name]) for name in LEVELS}
+    assert any("STATE_DAMAGED" in reason for runs in modes.values() for _, reason in runs), modes
+    since = newest(flow)
+    change(database, rng, 3)
+    check(flow, readers)
     all_incremental(flow, since)
 
 

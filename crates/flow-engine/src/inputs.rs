@@ -20,6 +20,8 @@ pub(crate) struct Moment {
     pub(crate) lsn: Lsn,
     /// Is the epoch of that position.
     pub(crate) epoch: u64,
+    /// Is when the round began, in microseconds since 1970: what `now()` is to every table of it.
+    pub(crate) at_us: UnixMicros,
     /// Holds the snapshot of each foreign table that was met: all tables of a round read the same.
     pub(crate) foreign: BTreeMap<TableName, Option<i64>>,
 }
@@ -33,6 +35,7 @@ impl Moment {
         Moment {
             lsn: notices.positions.published.get(),
             epoch: notices.published_epoch,
+            at_us: shared.clock.now_us(),
             foreign: BTreeMap::new(),
         }
     }
@@ -60,6 +63,8 @@ pub(crate) struct Inputs {
     pub(crate) data_lsn: Lsn,
     /// Is the epoch in which the cut lies, or an earlier one since which the inputs did not change.
     pub(crate) epoch: u64,
+    /// Is the round's time, in microseconds since 1970.
+    pub(crate) at_us: UnixMicros,
     /// Is from where on the inputs are known not to have changed, up to the cut.
     pub(crate) steady_from: Lsn,
     /// Is when the source committed the newest change among the inputs, in microseconds since 1970.
@@ -155,6 +160,7 @@ pub(crate) async fn look_at_inputs(
     Ok(Sight::Ready(Inputs {
         inputs: inputs.collect(),
         data_lsn: lsn,
+        at_us: moment.at_us,
         epoch: epochs.range(..=lsn).next_back().map_or(0, |(_, epoch)| *epoch),
         steady_from: steady_from(&histories, lsn),
         commit_time_us: newest_commit(&snapshots, &frontier),

@@ -59,6 +59,7 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Re
     let context = RefreshContext {
         run_id: operation.to_string(),
         processed_at_us: started_us,
+        at_us: request.at_us.unwrap_or(started_us),
         memory_bytes: shared.options().limits.memory_bytes / MEMORY_SHARE,
         partitions: 0,
         scratch: shared.scratch()?,
@@ -80,6 +81,7 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Re
         query_hash: planned.query_hash.clone(),
         frontier: request.frontier.clone(),
         data_lsn: request.data_lsn,
+        at_us: request.at_us,
         epoch: request.epoch,
         last: Some(run),
         suspended: request.record.as_ref().is_some_and(|record| record.suspended),
@@ -148,6 +150,7 @@ fn run_of(request: &Request, output: &Output, full: Option<Full>) -> RefreshRun 
         rows_deleted: output.rows_deleted(),
         frontier: request.frontier.clone(),
         data_lsn: request.data_lsn,
+        at_us: request.at_us,
         runs: 1,
     }
 }
@@ -274,6 +277,7 @@ async fn declare(shared: &Arc<Shared>, planned: &PlannedTable, table: &Table) ->
             shared.lake.set_properties(&planned.name, planned.declaration())
         })
         .await?;
+        failpoint::hit("refresh_declared");
     }
     Ok(())
 }
@@ -346,12 +350,14 @@ async fn open(
         let mut properties = planned.declaration();
         properties.insert("flow.kind".to_owned(), "dynamic".to_owned());
         properties.insert("flow.source-id".to_owned(), shared.source_id.clone());
-        return retrying(shared, "the catalog", || {
+        let made = retrying(shared, "the catalog", || {
             shared
                 .lake
                 .create_table(&planned.name, &planned.output, properties.clone())
         })
         .await;
+        failpoint::hit("refresh_table_made");
+        return made;
     };
     if !is_ours(shared, &table) {
         return Err(refuse(
@@ -408,6 +414,7 @@ fn operation_id(table: &Table, request: &Request) -> OperationId {
         format!("{:?}", request.frontier),
         request.planned.mode.as_str().to_owned(),
         request.nonce.clone().unwrap_or_default(),
+        request.at_us.map(|at| at.to_string()).unwrap_or_default(),
     ];
     for part in parts {
         hash.update((part.len() as u64).to_le_bytes());
@@ -507,10 +514,9 @@ fn summary(
         ("flow.rows-read", run.rows_read.to_string()),
         ("flow.query-hash", record.query_hash.clone()),
     ];
-    Ok(pairs
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect())
+    let at = record.at_us.map(|at| ("flow.refresh-time", iso_utc(at)));
+    let pairs = pairs.into_iter().chain(at);
+    Ok(pairs.map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 #[async_trait]
@@ -648,6 +654,7 @@ pub(crate) fn empty_record(planned: &PlannedTable) -> RefreshRecord {
         query_hash: planned.query_hash.clone(),
         frontier: Frontier::default(),
         data_lsn: Lsn::ZERO,
+        at_us: None,
         epoch: 0,
         last: None,
         suspended: false,

@@ -15,11 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flow_core::clock::UnixMicros;
-use flow_core::frontier::Frontier;
 use flow_core::schedule::{FULL_REFRESH_PAUSE_MIN, full_refresh_not_before};
 use flow_core::{Lsn, Remedial, Remedy, TableName};
 use flow_refresh::{Lag, Mode, Plan, PlannedTable};
-use flow_store::{RefreshBlocked, RefreshRecord, RefreshRun};
+use flow_store::{RefreshBlocked, RefreshRecord};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -40,6 +39,7 @@ const TOLD: Duration = Duration::from_secs(3600);
 mod nothing;
 mod orders;
 mod shown;
+mod time;
 
 use shown::state_of;
 pub(crate) use shown::{frontier_text, run_status};
@@ -232,7 +232,10 @@ impl Refresher {
         let planned: BTreeSet<String> = self.names.keys().map(ToString::to_string).collect();
         self.unplanned = kept.filter(|(name, _)| !planned.contains(name)).collect();
         for name in self.detached() {
-            tracing::info!(table = name, "detached: nothing declares this dynamic table; its content stays");
+            tracing::info!(
+                table = name,
+                "detached: nothing declares this dynamic table; its content stays"
+            );
         }
         self.group();
         self.note();
@@ -335,9 +338,10 @@ impl Refresher {
             }
             match self.look(index, &mut moment).await? {
                 Found::Waiting => pause = pause.min(RETRY_PAUSE),
-                Found::Fresh => {}
+                Found::Fresh => pause = pause.min(self.due_by_time(index).unwrap_or(TOLD)),
                 Found::Changed(inputs) => {
                     let lag = self.lag(index);
+                    let by_time = self.due_by_time(index).unwrap_or(TOLD);
                     let table = &mut self.tables[index];
                     let since = table.unread_since_us.get_or_insert(inputs.oldest_unread_us);
                     *since = inputs.oldest_unread_us.min(*since);
@@ -349,7 +353,7 @@ impl Refresher {
                     };
                     wanting.push(Wanting {
                         pause: table.not_before.saturating_sub(now),
-                        due_in: lag.map(due),
+                        due_in: lag.map(|lag| due(lag).min(by_time)),
                         lag: lag.unwrap_or(Duration::MAX),
                     });
                 }
@@ -392,7 +396,7 @@ impl Refresher {
             let found = self.look(index, &mut round.moment).await?;
             round.waiting.remove(&index);
             if let Found::Changed(inputs) = found {
-                let reason = reason(&self.tables[index]);
+                let reason = reason(&self.tables[index], &inputs);
                 self.start(index, inputs, reason, None);
             }
         }
@@ -438,10 +442,10 @@ impl Refresher {
         if self.tables[index].may_be_mended() {
             self.free(index)?;
         }
-        let table = &mut self.tables[index];
-        table.held_by = inputs.held_back_by.clone();
-        if table.reflects(&inputs) {
-            if inputs.data_lsn > table.data_lsn {
+        self.tables[index].held_by = inputs.held_back_by.clone();
+        let due_by_time = self.due_by_time(index).is_some_and(|left| left.is_zero());
+        if self.tables[index].reflects(&inputs) && !due_by_time {
+            if inputs.data_lsn > self.tables[index].data_lsn {
                 self.no_data(index, &inputs, "input unchanged", began)?;
             }
             let table = &mut self.tables[index];
@@ -450,6 +454,7 @@ impl Refresher {
             table.lag_seconds = 0.0;
             return Ok(Found::Fresh);
         }
+        let table = &mut self.tables[index];
         if table.refreshed() {
             table.state = DynamicTableState::Waiting;
             // IMPORTANT: a table never goes back. A parent that has still to show, after a restart, that
@@ -508,6 +513,11 @@ impl Refresher {
             inputs: inputs.inputs,
             data_lsn: inputs.data_lsn,
             epoch: inputs.epoch,
+            at_us: table.planned.time_bound.then(|| {
+                let before = table.record.as_ref().and_then(|record| record.at_us);
+                // Time does not go back, whatever a clock does.
+                inputs.at_us.max(before.unwrap_or(inputs.at_us))
+            }),
             commit_time_us: inputs.commit_time_us,
             reason,
             nonce,
@@ -613,7 +623,10 @@ impl Refresher {
         record.blocked = None;
         let name = table.planned.name.to_string();
         self.shared.store.refreshes().put(&name, &record)?;
-        tracing::info!(table = name, "no longer blocked: its inputs have every column that it reads");
+        tracing::info!(
+            table = name,
+            "no longer blocked: its inputs have every column that it reads"
+        );
         table.record = Some(record);
         table.blocked = None;
         Ok(())
@@ -631,11 +644,12 @@ fn due_in(lag: Duration, waited: Duration, last_run: Duration) -> Duration {
     lag.saturating_sub(waited).saturating_sub(last_run * 2)
 }
 
-fn reason(table: &Dynamic) -> String {
+fn reason(table: &Dynamic, inputs: &Inputs) -> String {
     match &table.record {
         None => "first refresh".to_owned(),
         Some(record) if record.last.is_none() => "first refresh".to_owned(),
         Some(record) if record.query_hash != table.planned.query_hash => "query changed".to_owned(),
+        Some(_) if table.reflects(inputs) => "time passed".to_owned(),
         Some(_) => "input changed".to_owned(),
     }
 }

@@ -164,6 +164,8 @@ pub struct RunStatus {
     pub frontier: BTreeMap<String, Option<String>>,
     /// Is the position its content reflects.
     pub data_lsn: Lsn,
+    /// Is the time that `now()` gave in it, UTC; `None` for a query that does not ask.
+    pub time: Option<String>,
     /// Is when it began, UTC.
     pub started_at: String,
     /// Is how long it was expected to take, in milliseconds, from earlier runs; `None` without any.

@@ -12,8 +12,8 @@
 //! 6. [`query`] runs a user's read-only SQL with the same engine.
 //!
 //! # Invariants
-//! - The result of a definition is a function of its input rows: no order of arrival, number of
-//!   threads, clock or random number shows in it (law 7).
+//! - The result of a definition is a function of its input rows, and of the recorded time where its
+//!   conditions name it: no order of arrival, number of threads, clock or random number shows in it (law 7).
 //! - A value that does not fit its type is an error that names the table, never another value.
 
 mod aggregates;
@@ -31,6 +31,7 @@ mod incremental;
 mod judged;
 mod kind;
 mod meeting;
+mod moment;
 mod output;
 mod output_rows;
 mod parse;

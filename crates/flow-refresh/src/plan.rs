@@ -32,6 +32,7 @@ use serde::Serialize;
 use crate::compile::{self, Compiled};
 use crate::definition::{Definition, Lag, Problem, RequestedMode};
 use crate::delta::DeltaPlan;
+use crate::determinism::Finding;
 use crate::error::RefreshError;
 use crate::output::{column_type, table_schema};
 use crate::select::{self, Reference};
@@ -40,8 +41,11 @@ use crate::source::{SnapshotTable, plain_schema};
 use crate::tokens::Fault;
 use crate::tokens::{self, Place, find_word};
 
-pub use columns::{INPUT_COLUMNS, QUERY_HASH};
 use columns::{DeclaredColumns, ReadColumns};
+pub use columns::{INPUT_COLUMNS, QUERY_HASH};
+
+/// Is the refresh's time while a definition is only planned: any will do.
+const PLANNED_AT_US: i64 = 0;
 
 /// Says how a dynamic table is refreshed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -106,6 +110,8 @@ pub struct PlannedTable {
     pub level: usize,
     /// Computes its changes from those of its inputs, or says why only a full refresh can.
     pub delta: Result<Arc<DeltaPlan>, Vec<Reason>>,
+    /// Says that its conditions name the refresh's time, so that time alone changes its content.
+    pub time_bound: bool,
     /// Says which columns of inputs came after the table was declared and are not taken up by its `*`.
     pub drift: Vec<String>,
     /// Holds the columns of each input that the SQL may name.
@@ -297,7 +303,10 @@ async fn plan_one(
     let today = input_schemas(parsed, planned, names, reader, declared).await?;
     let before = declared_before(definition, reader).await?;
     let schemas = match &before {
-        Some(before) => today.iter().map(|(n, schema)| (n.clone(), before.fix(n, schema))).collect(),
+        Some(before) => today
+            .iter()
+            .map(|(n, schema)| (n.clone(), before.fix(n, schema)))
+            .collect(),
         None => today.clone(),
     };
     let failed = |error: &DataFusionError| vec![problem(definition, compile::fault(error, "F0409", &parsed.tokens))];
@@ -321,7 +330,11 @@ async fn plan_one(
     let physical = planner.create_physical_plan(&optimised, &state).await;
     physical.map_err(|error| failed(&error))?;
 
-    let delta = delta(parsed, &state, &compiled.plan, columns.clone()).await;
+    let time_bound = !compiled.times.is_empty();
+    let delta = match time_bound {
+        true => Err(reasons(parsed, compiled.times)),
+        false => delta(parsed, &state, &compiled.plan, columns.clone()).await,
+    };
     let (mode, reasons) = choose_mode(definition, &delta)?;
     let operators = delta.as_ref().ok().map(Arc::as_ref);
     let read = columns::read_columns(&optimised, operators).map_err(|error| failed(&error))?;
@@ -346,6 +359,7 @@ async fn plan_one(
         definition: definition.clone(),
         notes: compiled.notes,
         delta,
+        time_bound,
         drift: drift(parsed, &schemas, &today, reader).await,
         input_schemas: schemas,
         read,
@@ -382,13 +396,15 @@ async fn compile_over(
         rows_read: Arc::new(AtomicU64::new(0)),
     });
     let state = session::open(tables, session::Means::PLANNING)?.state();
-    let compiled = compile::definition(&state, parsed.query.as_ref().clone()).await?;
+    let compiled = compile::definition(&state, parsed.query.as_ref().clone(), PLANNED_AT_US).await?;
     Ok((state, compiled))
 }
 
 /// Names the columns that are read and that inputs do not have as they were declared.
 fn lost_columns(parsed: &Parsed<'_>, read: &ReadColumns, today: &BTreeMap<TableName, SchemaRef>) -> Vec<Problem> {
-    let changed = today.iter().filter_map(|(name, schema)| columns::changed(read, name, schema));
+    let changed = today
+        .iter()
+        .filter_map(|(name, schema)| columns::changed(read, name, schema));
     let lost = changed.map(|changed| {
         let place = find_word(&parsed.tokens, &[&changed.column]).unwrap_or_default();
         let message = format!(
@@ -439,22 +455,25 @@ async fn delta(
     let arrow = flow_core::arrow::arrow_schema(&table_schema(columns));
     let user = Arc::new(Schema::new(arrow.fields()[..count].to_vec()));
     let delta = DeltaPlan::compile(state, plan, user).await;
-    delta.map(Arc::new).map_err(|findings| {
-        let placed = findings.into_iter().map(|finding| {
-            let place = compile::place(&finding, &parsed.tokens);
-            let at = parsed
-                .definition
-                .problem((place.line, place.column), "F0410", String::new());
-            Reason {
-                code: finding.code,
-                operator: finding.message,
-                file: at.file,
-                line: at.line,
-                column: at.column,
-            }
-        });
-        placed.collect()
-    })
+    delta.map(Arc::new).map_err(|findings| reasons(parsed, findings))
+}
+
+/// Places what keeps a table from incremental refreshes.
+fn reasons(parsed: &Parsed<'_>, findings: Vec<Finding>) -> Vec<Reason> {
+    let placed = findings.into_iter().map(|finding| {
+        let place = compile::place(&finding, &parsed.tokens);
+        let at = parsed
+            .definition
+            .problem((place.line, place.column), "F0410", String::new());
+        Reason {
+            code: finding.code,
+            operator: finding.message,
+            file: at.file,
+            line: at.line,
+            column: at.column,
+        }
+    });
+    placed.collect()
 }
 
 /// Says how a table is refreshed and why; refuses what was asked for and cannot be.

@@ -62,14 +62,21 @@ pub struct RefreshRun {
     pub frontier: Frontier,
     /// Is the source position it reflects.
     pub data_lsn: Lsn,
+    /// Is the time that `now()` gave, in microseconds since 1970; `None` for a query that does not ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_us: Option<i64>,
     /// Counts the refreshes that this entry stands for: more than one of [`NO_DATA`] that followed each
     /// other, of which it has the first one's name and beginning and the newest one's position.
-    #[serde(default = "one")]
+    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub runs: u64,
 }
 
 fn one() -> u64 {
     1
+}
+
+fn is_one(runs: &u64) -> bool {
+    *runs == 1
 }
 
 /// Is all that is kept of a dynamic table.
@@ -85,6 +92,9 @@ pub struct RefreshRecord {
     pub data_lsn: Lsn,
     /// Is the epoch in which that position lies, or an earlier one since which its inputs did not change.
     pub epoch: u64,
+    /// Is the time that it reflects, in microseconds since 1970; `None` for a query that does not ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_us: Option<i64>,
     /// Is the newest refresh.
     pub last: Option<RefreshRun>,
     /// Says that the user suspended it.

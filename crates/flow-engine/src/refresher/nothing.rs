@@ -43,6 +43,7 @@ impl Refresher {
             rows_deleted: 0,
             frontier: inputs.frontier.clone(),
             data_lsn: table.data_lsn,
+            at_us: table.record.as_ref().and_then(|record| record.at_us),
             runs: 1,
         };
         tracing::debug!(table = name, took_us = took.as_micros() as u64, "no data");

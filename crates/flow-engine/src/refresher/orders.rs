@@ -24,6 +24,7 @@ fn undroppable(name: &TableName, why: &str) -> EngineError {
 fn history_entry(run: RefreshRun) -> RunStatus {
     RunStatus {
         frontier: frontier_text(&run.frontier),
+        time: run.at_us.map(iso_utc),
         started_at: iso_utc(run.started_us),
         run_id: run.run_id,
         mode: run.mode,
@@ -127,7 +128,7 @@ impl Refresher {
             Err(error) => return Ok(Err(crate::board::chain(&error))),
         };
         let table = &self.tables[index];
-        if !full && table.blocked.is_none() && table.reflects(&inputs) {
+        if !full && table.blocked.is_none() && !table.planned.time_bound && table.reflects(&inputs) {
             return Ok(Ok(self.no_data(index, &inputs, "requested", began)?));
         }
         let nonce = full.then(|| uuid::Uuid::new_v4().simple().to_string());
@@ -198,11 +199,17 @@ impl Refresher {
         }
         if let Some(table) = found {
             if !is_ours(&self.shared, &table) {
-                return Err(undroppable(name, "the catalog's table of this name is not a dynamic table of ours"));
+                return Err(undroppable(
+                    name,
+                    "the catalog's table of this name is not a dynamic table of ours",
+                ));
             }
             let dropped = retrying(&self.shared, "the catalog", || self.shared.lake.drop_table(&table)).await?;
             if !dropped {
-                return Err(undroppable(name, "another program changed it at the same moment; try again"));
+                return Err(undroppable(
+                    name,
+                    "another program changed it at the same moment; try again",
+                ));
             }
         }
         failpoint::hit("table_dropped");

@@ -17,8 +17,8 @@ use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
 use super::positions::Wanted;
 use super::{arrow_schema_of, snapshot_of};
 use crate::error::LakeError;
-use crate::table::Table;
 use crate::files;
+use crate::table::Table;
 
 /// Counts the rows of a batch where rows are small.
 const BATCH_ROWS: usize = 8192;

@@ -28,7 +28,7 @@ pub const QUERY_HASH: &str = "flow.query-hash";
 /// Holds what a definition may name of its inputs, by input and in order: their columns when the
 /// definition was first refreshed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeclaredColumns(BTreeMap<String, Vec<DeclaredColumn>>);
+pub(crate) struct DeclaredColumns(BTreeMap<String, Vec<DeclaredColumn>>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct DeclaredColumn {
@@ -182,7 +182,10 @@ pub(crate) fn drift(declared: &BTreeMap<TableName, SchemaRef>, read_today: &Read
 }
 
 /// Lists every column that came later, where the SELECT cannot be compiled with them.
-pub(crate) fn all_later(declared: &BTreeMap<TableName, SchemaRef>, today: &BTreeMap<TableName, SchemaRef>) -> Vec<String> {
+pub(crate) fn all_later(
+    declared: &BTreeMap<TableName, SchemaRef>,
+    today: &BTreeMap<TableName, SchemaRef>,
+) -> Vec<String> {
     let inputs = declared.iter().filter_map(|(name, schema)| {
         let fields = today.get(name)?.fields().iter().map(|field| field.name().as_str());
         let later: Vec<&str> = fields.filter(|field| schema.field_with_name(field).is_err()).collect();

@@ -62,6 +62,7 @@ impl Plan {
                 "columns": columns.collect::<Vec<_>>(),
                 "notes": table.notes,
                 "drift": table.drift,
+                "time_bound": table.time_bound,
             })
         });
         json!({"tables": tables.collect::<Vec<_>>(), "problems": self.problems})

@@ -23,6 +23,7 @@ pub(crate) fn run(n: u64) -> RefreshRun {
         rows_deleted: 1,
         frontier: Frontier([("bronze.orders".to_owned(), Some(i64::MAX))].into()),
         data_lsn: Lsn(n),
+        at_us: None,
         runs: 1,
     }
 }
@@ -31,6 +32,7 @@ pub(crate) fn run(n: u64) -> RefreshRun {
 fn no_data(n: u64) -> RefreshRun {
     RefreshRun {
         mode: NO_DATA.into(),
+        at_us: Some(-5),
         ..run(n)
     }
 }
@@ -53,6 +55,7 @@ pub(crate) fn refresh(n: u64) -> RefreshRecord {
         query_hash: "abc".into(),
         frontier: run(n).frontier,
         data_lsn: Lsn(n),
+        at_us: None,
         epoch: n,
         last: Some(run(n)),
         suspended: true,
