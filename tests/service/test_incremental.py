@@ -366,10 +366,9 @@ def test_killed_at_random_moments(database, make_flow, read, rng):
 
 
 def state_files(flow):
-    """Lists the table files that hold what operators keep: a file names its column family."""
-    named = b"rocksdb.column.family.name"
-    files = [(path, path.read_bytes()) for path in (flow.state_dir / "db").rglob("*.sst")]
-    return [path for path, data in files if named in data and data.split(named, 1)[1][:16].lstrip(b"\x00\x05").startswith(b"state")]
+    """Lists the table files that hold what operators keep: a file's properties name its column family, and store
+    only the end of a key that begins like the one before it, `rocksdb.column.family.id`."""
+    return [path for path in (flow.state_dir / "db").glob("*.sst") if b"namestate" in path.read_bytes()]
 
 
 def test_damaged_state_is_built_again(database, make_flow, read, rng):
@@ -383,11 +382,12 @@ def test_damaged_state_is_built_again(database, make_flow, read, rng):
     check(flow, readers[:1])
     since = newest(flow)
     flow.stop()
-    files = state_files(flow)
+    # Entries in the middle alone: what a file needs to be opened stands at its ends.
+    files = [path for path in state_files(flow) if path.stat().st_size > 16384]
     assert files, list((flow.state_dir / "db").iterdir())
     for path in files:
         data = bytearray(path.read_bytes())
-        for at in range(0, min(len(data) // 4, 4096), 7):
+        for at in range(len(data) // 4, len(data) // 2, 7):
             data[at] ^= 0x5A
         path.write_bytes(data)
     flow.allow("state of a dynamic table")

@@ -145,12 +145,7 @@ pub(crate) async fn look_at_inputs(
     let Some(cut) = choose_cut(&histories, moment.lsn) else {
         return Ok(Sight::NotYet(None));
     };
-    for (name, id) in &cut.snapshots {
-        let mut retained = snapshots.get(name).into_iter().flatten();
-        if let Some(read) = retained.find(|snapshot| Some(snapshot.snapshot_id) == *id) {
-            planned.check_input(name, &read.schema)?;
-        }
-    }
+    check_read(planned, &cut.snapshots, &snapshots)?;
     let inputs = cut.snapshots.iter().map(|(name, id)| RefreshInput {
         name: name.clone(),
         snapshot_id: *id,
@@ -168,6 +163,21 @@ pub(crate) async fn look_at_inputs(
         frontier,
         held_back_by: cut.held_back_by,
     }))
+}
+
+/// Checks the columns of the snapshots that would be read: a table may have others by now.
+fn check_read(
+    planned: &PlannedTable,
+    cut: &[(TableName, Option<i64>)],
+    snapshots: &BTreeMap<TableName, Vec<SnapshotInfo>>,
+) -> Result<(), RefreshError> {
+    for (name, id) in cut {
+        let mut retained = snapshots.get(name).into_iter().flatten();
+        if let Some(read) = retained.find(|snapshot| Some(snapshot.snapshot_id) == *id) {
+            planned.check_input(name, &read.schema)?;
+        }
+    }
+    Ok(())
 }
 
 /// Is how far a bronze table has come: a streaming one is complete up to what is published.

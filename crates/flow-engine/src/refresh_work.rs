@@ -87,14 +87,7 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Re
         suspended: request.record.as_ref().is_some_and(|record| record.suspended),
         blocked: None,
         snapshot_id: table.current_snapshot_id(),
-        state: match &output.kept {
-            Some(kept) => Some(kept.stamp.clone()),
-            None => request
-                .record
-                .as_ref()
-                .and_then(|record| record.state.clone())
-                .map(outdated),
-        },
+        state: stamp_after(&request, &output),
     };
     shared.counters.refreshes.add(1);
     let mut record = if output.is_empty() {
@@ -121,6 +114,17 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Re
         record.state = Some(stamp);
     }
     Ok(Refreshed { record, mode, duration })
+}
+
+/// Names the state that there is after a refresh.
+fn stamp_after(request: &Request, output: &Output) -> Option<StateStamp> {
+    match &output.kept {
+        Some(kept) => Some(kept.stamp.clone()),
+        None => {
+            let before = request.record.as_ref().and_then(|record| record.state.clone());
+            before.map(outdated)
+        }
+    }
 }
 
 /// Says that the state is of an older content: a full refresh changes the table's rows and not it.

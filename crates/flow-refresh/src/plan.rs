@@ -312,12 +312,7 @@ async fn plan_one(
     let failed = |error: &DataFusionError| vec![problem(definition, compile::fault(error, "F0409", &parsed.tokens))];
     let (state, compiled) = compile_over(parsed, &schemas, reader).await.map_err(|e| failed(&e))?;
     if !compiled.findings.is_empty() {
-        let refused = compiled.findings.iter().map(|finding| {
-            let place = compile::place(finding, &parsed.tokens);
-            let message = format!("{} ({})", finding.message, finding.code);
-            problem(definition, Fault::new(place, "F0410", message))
-        });
-        return Err(refused.collect());
+        return Err(refused(parsed, &compiled.findings));
     }
     let columns = output_columns(&compiled.plan).map_err(|(message, column)| {
         let place = column.and_then(|column| find_word(&parsed.tokens, &[&column]));
@@ -365,6 +360,16 @@ async fn plan_one(
         read,
     };
     Ok((table, lost))
+}
+
+/// Places what a definition must not hold.
+fn refused(parsed: &Parsed<'_>, findings: &[Finding]) -> Vec<Problem> {
+    let placed = findings.iter().map(|finding| {
+        let place = compile::place(finding, &parsed.tokens);
+        let message = format!("{} ({})", finding.message, finding.code);
+        problem(parsed.definition, Fault::new(place, "F0410", message))
+    });
+    placed.collect()
 }
 
 /// Reads over which columns of its inputs a definition was declared; `None` if its table is not there

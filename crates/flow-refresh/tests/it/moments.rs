@@ -50,7 +50,7 @@ async fn a_condition_reads_the_time_it_is_given() {
         "SELECT id FROM bronze.f WHERE day >= current_date - 500",
         "SELECT id FROM bronze.f WHERE z >= date_trunc('month', now())",
         "SELECT k FROM bronze.f GROUP BY k HAVING min(z) < now() - INTERVAL '3 days'",
-        "SELECT k FROM bronze.d WHERE EXISTS (SELECT 1 FROM bronze.f WHERE f.k = d.k AND f.z > now() - INTERVAL '1 day')",
+        "SELECT d.k FROM bronze.d d WHERE EXISTS (SELECT 1 FROM bronze.f f WHERE f.k = d.k AND f.z > now() - INTERVAL '1 day')",
         "SELECT id FROM (SELECT id, z FROM bronze.f WHERE z > now()) q",
     ] {
         check(select).await;
