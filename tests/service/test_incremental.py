@@ -365,43 +365,6 @@ def test_killed_at_random_moments(database, make_flow, read, rng):
     all_incremental(flow, since)
 
 
-def state_files(flow):
-    """Lists the table files that hold what operators keep: a file's properties name its column family, and store
-    only the end of a key that begins like the one before it, `rocksdb.column.family.id`."""
-    return [path for path in (flow.state_dir / "db").glob("*.sst") if b"namestate" in path.read_bytes()]
-
-
-def test_damaged_state_is_built_again(database, make_flow, read, rng):
-    flow = prepare(database, make_flow, LEVELS)
-    flow.start().wait_ready()
-    readers = read(flow)
-    check(flow, readers[:1])
-    # What is in the log is put into table files at the next start.
-    flow.restart(init=False)
-    flow.wait_ready()
-    check(flow, readers[:1])
-    since = newest(flow)
-    flow.stop()
-    # Entries in the middle alone: what a file needs to be opened stands at its ends.
-    files = [path for path in state_files(flow) if path.stat().st_size > 16384]
-    assert files, list((flow.state_dir / "db").iterdir())
-    for path in files:
-        data = bytearray(path.read_bytes())
-        for at in range(len(data) // 4, len(data) // 2, 7):
-            data[at] ^= 0x5A
-        path.write_bytes(data)
-    flow.allow("state of a dynamic table")
-    flow.start(init=False).wait_ready()
-    database.execute("UPDATE item SET n = n + 1", "UPDATE side SET lim = lim + 1")
-    check(flow, readers)
-    modes = {name: modes_since(flow, name, since[name]) for name in LEVELS}
-    assert any("STATE_DAMAGED" in reason for runs in modes.values() for _, reason in runs), modes
-    since = newest(flow)
-    change(database, rng, 3)
-    check(flow, readers)
-    all_incremental(flow, since)
-
-
 def test_lost_state_directory_is_refused(database, make_flow):
     """What operators keep beside is part of the state: its loss is said, and nothing begins from nothing."""
     flow = prepare(database, make_flow, LEVELS)

@@ -146,14 +146,10 @@ pub(crate) async fn look_at_inputs(
         return Ok(Sight::NotYet(None));
     };
     check_read(planned, &cut.snapshots, &snapshots)?;
-    let inputs = cut.snapshots.iter().map(|(name, id)| RefreshInput {
-        name: name.clone(),
-        snapshot_id: *id,
-    });
     let frontier = Frontier(cut.snapshots.iter().map(|(name, id)| (name.to_string(), *id)).collect());
     let lsn = cut.lsn.unwrap_or(moment.lsn);
     Ok(Sight::Ready(Inputs {
-        inputs: inputs.collect(),
+        inputs: cut.snapshots.iter().map(refresh_input).collect(),
         data_lsn: lsn,
         at_us: moment.at_us,
         epoch: epochs.range(..=lsn).next_back().map_or(0, |(_, epoch)| *epoch),
@@ -163,6 +159,13 @@ pub(crate) async fn look_at_inputs(
         frontier,
         held_back_by: cut.held_back_by,
     }))
+}
+
+fn refresh_input((name, snapshot_id): &(TableName, Option<i64>)) -> RefreshInput {
+    RefreshInput {
+        name: name.clone(),
+        snapshot_id: *snapshot_id,
+    }
 }
 
 /// Checks the columns of the snapshots that would be read: a table may have others by now.

@@ -50,7 +50,7 @@ async fn a_condition_reads_the_time_it_is_given() {
         "SELECT id FROM bronze.f WHERE day >= current_date - 500",
         "SELECT id FROM bronze.f WHERE z >= date_trunc('month', now())",
         "SELECT k FROM bronze.f GROUP BY k HAVING min(z) < now() - INTERVAL '3 days'",
-        "SELECT d.k FROM bronze.d d WHERE EXISTS (SELECT 1 FROM bronze.f f WHERE f.k = d.k AND f.z > now() - INTERVAL '1 day')",
+        "SELECT m.k FROM bronze.d m WHERE EXISTS (SELECT 1 FROM bronze.f f WHERE f.k = m.k AND f.z < now() - INTERVAL '30 days')",
         "SELECT id FROM (SELECT id, z FROM bronze.f WHERE z > now()) q",
     ] {
         check(select).await;
