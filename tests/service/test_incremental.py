@@ -91,7 +91,8 @@ def test_history_is_newest_first(database, make_flow, rng):
     # A stopped service shows what wrote something.
     wrote = [run["run_id"] for run in running if run["rows_inserted"] or run["rows_deleted"]]
     assert len(wrote) > 1 and wrote == [run["run_id"] for run in stopped]
-    assert running[-1]["mode"] == "FULL" and running[0]["mode"] == "INCREMENTAL"
+    worked = [run["mode"] for run in running if run["mode"] != "NO_DATA"]
+    assert worked[-1] == "FULL" and worked[0] == "INCREMENTAL"
 
 
 def modes_since(flow, name, run_id):
@@ -278,13 +279,67 @@ def until_killed(flow, database, rng, step):
     hit.unlink()
 
 
+@pytest.mark.parametrize("answer", ["commit_request", "commit_answer"])
+def test_commit_without_an_answer(database, make_flow, read, rng, answer):
+    """A commit that nobody answered, made or not, is looked for, and each change counts once."""
+    flow = prepare(database, make_flow, LEVELS)
+    flow.start().wait_ready()
+    flow.wait_dynamic()
+    since = newest(flow)
+    flow.allow("timed out")
+    for nth in (2, rng.randint(3, 9)):
+        flow.stop()
+        flow.start(init=False, env={"FLOW_FAILPOINT": f"{answer}:{nth}"}).wait_ready()
+        hit = flow.state_dir / "failpoint.hit"
+
+        def lost():
+            change(database, rng, 2)
+            return hit.exists()
+
+        wait_for(f"{answer} {nth}", lost, 30, 0.2)
+        hit.unlink()
+        flow.wait_dynamic()
+    change(database, rng, 2)
+    check(flow, read(flow))
+    all_incremental(flow, since)
+
+
+@pytest.mark.lane("crash")
+@pytest.mark.timeout(1700)
+def test_killed_at_each_step_many_times(database, make_flow, read, rng):
+    flow = prepare(database, make_flow, LEVELS)
+    flow.start().wait_ready()
+    flow.wait_dynamic()
+    since = newest(flow)
+    for _ in range(4):
+        for step in rng.sample(STEPS, len(STEPS)):
+            flow.stop() if flow.alive() else None
+            flow.start(init=False, env={"FLOW_FAILPOINT": f"{step}:{rng.randint(1, 25)}"})
+            until_killed(flow, database, rng, step)
+        flow.start(init=False).wait_ready()
+        change(database, rng, 2)
+        check(flow, read(flow))
+        all_incremental(flow, since)
+        for name in LEVELS:
+            flow.run("verify", name).expect(0)
+        # And states that are new: all content is computed in full, and built from.
+        flow.stop()
+        flow.start(init=False, env={"FLOW_FAILPOINT": f"state_built:{rng.randint(1, 4)}"})
+        for name in LEVELS:
+            flow.run("refresh", name, "--full") if flow.alive() else None
+        until_killed(flow, database, rng, "state_built")
+        flow.start(init=False).wait_ready()
+        check(flow, read(flow))
+        since = newest(flow)
+
+
 def test_killed_while_state_is_built(database, make_flow, read, rng):
     """The first, a middle and a last level: what an interrupted build left is not taken for state."""
     flow = prepare(database, make_flow, LEVELS)
     flow.run("init", timeout=120).expect(0)
-    for nth in (1, 2, 1):
-        flow.start(init=False, env={"FLOW_FAILPOINT": f"state_built:{nth}"})
-        until_killed(flow, database, rng, "state_built")
+    for step, nth in (("refresh_table_made", 1), ("state_built", 1), ("refresh_table_made", 2), ("state_built", 2), ("state_built", 1)):
+        flow.start(init=False, env={"FLOW_FAILPOINT": f"{step}:{nth}"})
+        until_killed(flow, database, rng, step)
     flow.start(init=False).wait_ready()
     readers = read(flow)
     check(flow, readers[:1])

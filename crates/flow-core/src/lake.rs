@@ -46,6 +46,9 @@ pub struct SnapshotInfo {
     pub operation: String,
     /// Holds the other summary properties, `flow.epoch` and `flow.lsn` among them.
     pub summary: BTreeMap<String, String>,
+    /// Is the schema it was written under, in Arrow's terms, field ids in the metadata: its content has
+    /// these columns, whatever the table was given since.
+    pub schema: SchemaRef,
 }
 
 /// Is a table as the catalog shows it at one moment.
@@ -64,6 +67,13 @@ pub struct LakeTable {
 }
 
 impl LakeTable {
+    /// Is the schema of a retained snapshot: what indexes of columns count among when it is read. That of
+    /// the table for one that is not retained, and for the table without rows.
+    pub fn schema_at(&self, snapshot_id: Option<i64>) -> &SchemaRef {
+        let snapshot = self.snapshots.iter().find(|s| Some(s.snapshot_id) == snapshot_id);
+        snapshot.map_or(&self.schema, |snapshot| &snapshot.schema)
+    }
+
     /// Counts the rows of the data files of a snapshot, as its summary says; `None` where it does not.
     /// Rows that delete files took away are counted, too.
     pub fn rows_at(&self, snapshot_id: Option<i64>) -> Option<u64> {

@@ -73,6 +73,9 @@ pub enum Command {
     /// End a suspension, or a block whose cause is gone
     #[command(after_help = "Example:\n  embrasure-flow resume gold.delivery_quality_daily")]
     Resume(Named),
+    /// Remove a dynamic table that no file declares any more; its files in the warehouse stay
+    #[command(after_help = "Example:\n  embrasure-flow drop gold.delivery_quality_daily")]
+    Drop(Named),
     /// Recompute a dynamic table at the cut it reflects and compare; exit 0 if equal, 4 if not
     #[command(after_help = "Example:\n  embrasure-flow verify gold.delivery_quality_daily")]
     Verify(Verify),

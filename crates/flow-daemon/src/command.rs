@@ -7,6 +7,7 @@ mod context;
 mod dag;
 mod discover;
 mod docs;
+mod drop;
 mod history;
 mod init;
 mod names;
@@ -43,6 +44,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, Failure> {
         Command::Refresh(refresh) => refresh::run(file, &refresh),
         Command::Suspend(named) => suspend::run(file, &named.name),
         Command::Resume(named) => resume::run(file, &named.name),
+        Command::Drop(named) => drop::run(file, &named.name),
         Command::Verify(verify) => verify::run(file, &verify),
         Command::Query(query) => query::run(file, &query),
         Command::History(history) => history::run(file, &history),

@@ -39,6 +39,11 @@ pub enum Command {
         /// The table.
         name: TableName,
     },
+    /// Removes a dynamic table that no definition declares: from the catalog, with its state and history.
+    Drop {
+        /// The table.
+        name: TableName,
+    },
     /// Recomputes a table at the cut it reflects and compares; writes nothing.
     Verify {
         /// The table.

@@ -352,7 +352,7 @@ async fn copy_inputs(
             continue;
         };
         let loaded = SnapshotReader::load(&shared.lake, &input.name).await.map_err(read)?;
-        let Some(columns) = loaded.and_then(|table| places_of(&table, input)) else {
+        let Some(columns) = loaded.and_then(|table| places_of(&table, Some(snapshot), input)) else {
             continue;
         };
         let rows = shared.lake.scan_by_place(&input.name, snapshot, Some(columns));

@@ -9,6 +9,8 @@
 
 use std::sync::Arc;
 
+use arrow_schema::SchemaRef;
+use flow_core::arrow::FIELD_ID_KEY;
 use flow_core::changes::{ChangeBatch, ChangeStream, Changes};
 use flow_core::frontier::Frontier;
 use flow_core::lake::{LakeReadError, LakeTable, SnapshotReader};
@@ -103,7 +105,8 @@ pub(crate) async fn find(
         if from == to {
             continue;
         }
-        let Some(columns) = places_of(&loaded, input) else {
+        let columns = places_of(&loaded, to, input).filter(|_| are_same(&loaded, from, to, input));
+        let Some(columns) = columns else {
             return Ok(Err("INPUT_COLUMNS"));
         };
         let (source, changed) = match source(shared, planned, input, (from, to), &columns).await? {
@@ -172,10 +175,26 @@ async fn placed(
     }
 }
 
-/// Lists the places of an input's columns in its table; `None` if one is not there.
-pub(crate) fn places_of(table: &LakeTable, input: &DeltaInput) -> Option<Vec<usize>> {
-    let place = |column: &String| table.schema.index_of(column).ok();
+/// Lists the places of an input's columns in a snapshot; `None` if one is not there.
+pub(crate) fn places_of(table: &LakeTable, snapshot: Option<i64>, input: &DeltaInput) -> Option<Vec<usize>> {
+    let schema = table.schema_at(snapshot);
+    let place = |column: &String| schema.index_of(column).ok();
     input.columns.iter().map(place).collect()
+}
+
+/// Says whether the names that are read mean the same columns in both snapshots: another program may
+/// have given them to others, which the lake, that goes by field ids, holds for no change.
+fn are_same(table: &LakeTable, from: Option<i64>, to: Option<i64>, input: &DeltaInput) -> bool {
+    let (before, after) = (table.schema_at(from), table.schema_at(to));
+    let id = |schema: &SchemaRef, column: &str| {
+        let field = schema.field_with_name(column).ok();
+        field.and_then(|field| field.metadata().get(FIELD_ID_KEY).cloned())
+    };
+    from.is_none()
+        || input
+            .columns
+            .iter()
+            .all(|column| id(before, column) == id(after, column))
 }
 
 /// Is what is gathered so far, within its bound.

@@ -20,6 +20,8 @@ pub(crate) struct Moment {
     pub(crate) lsn: Lsn,
     /// Is the epoch of that position.
     pub(crate) epoch: u64,
+    /// Is when the round began, in microseconds since 1970: what `now()` is to every table of it.
+    pub(crate) at_us: UnixMicros,
     /// Holds the snapshot of each foreign table that was met: all tables of a round read the same.
     pub(crate) foreign: BTreeMap<TableName, Option<i64>>,
 }
@@ -33,6 +35,7 @@ impl Moment {
         Moment {
             lsn: notices.positions.published.get(),
             epoch: notices.published_epoch,
+            at_us: shared.clock.now_us(),
             foreign: BTreeMap::new(),
         }
     }
@@ -60,6 +63,8 @@ pub(crate) struct Inputs {
     pub(crate) data_lsn: Lsn,
     /// Is the epoch in which the cut lies, or an earlier one since which the inputs did not change.
     pub(crate) epoch: u64,
+    /// Is the round's time, in microseconds since 1970.
+    pub(crate) at_us: UnixMicros,
     /// Is from where on the inputs are known not to have changed, up to the cut.
     pub(crate) steady_from: Lsn,
     /// Is when the source committed the newest change among the inputs, in microseconds since 1970.
@@ -82,6 +87,10 @@ pub(crate) enum Sight {
 /// Looks at a table's inputs.
 ///
 /// `parent` tells how far another dynamic table has come.
+///
+/// # Errors
+/// Those of reading the catalog. BlockTable: a column that is read is gone from an input, or has another
+/// type, as the table is or in the snapshot that would be read.
 pub(crate) async fn look_at_inputs(
     shared: &Arc<Shared>,
     planned: &PlannedTable,
@@ -103,6 +112,7 @@ pub(crate) async fn look_at_inputs(
         let Some(mut table) = loaded else {
             return Ok(Sight::NotYet(Some(name.clone())));
         };
+        planned.check_input(name, &table.schema)?;
         let parent = match parent(name) {
             None if captured.is_none() => unplanned(shared, name, &table)?,
             planned => planned,
@@ -135,15 +145,13 @@ pub(crate) async fn look_at_inputs(
     let Some(cut) = choose_cut(&histories, moment.lsn) else {
         return Ok(Sight::NotYet(None));
     };
-    let inputs = cut.snapshots.iter().map(|(name, id)| RefreshInput {
-        name: name.clone(),
-        snapshot_id: *id,
-    });
+    check_read(planned, &cut.snapshots, &snapshots)?;
     let frontier = Frontier(cut.snapshots.iter().map(|(name, id)| (name.to_string(), *id)).collect());
     let lsn = cut.lsn.unwrap_or(moment.lsn);
     Ok(Sight::Ready(Inputs {
-        inputs: inputs.collect(),
+        inputs: cut.snapshots.iter().map(refresh_input).collect(),
         data_lsn: lsn,
+        at_us: moment.at_us,
         epoch: epochs.range(..=lsn).next_back().map_or(0, |(_, epoch)| *epoch),
         steady_from: steady_from(&histories, lsn),
         commit_time_us: newest_commit(&snapshots, &frontier),
@@ -151,6 +159,28 @@ pub(crate) async fn look_at_inputs(
         frontier,
         held_back_by: cut.held_back_by,
     }))
+}
+
+fn refresh_input((name, snapshot_id): &(TableName, Option<i64>)) -> RefreshInput {
+    RefreshInput {
+        name: name.clone(),
+        snapshot_id: *snapshot_id,
+    }
+}
+
+/// Checks the columns of the snapshots that would be read: a table may have others by now.
+fn check_read(
+    planned: &PlannedTable,
+    cut: &[(TableName, Option<i64>)],
+    snapshots: &BTreeMap<TableName, Vec<SnapshotInfo>>,
+) -> Result<(), RefreshError> {
+    for (name, id) in cut {
+        let mut retained = snapshots.get(name).into_iter().flatten();
+        if let Some(read) = retained.find(|snapshot| Some(snapshot.snapshot_id) == *id) {
+            planned.check_input(name, &read.schema)?;
+        }
+    }
+    Ok(())
 }
 
 /// Is how far a bronze table has come: a streaming one is complete up to what is published.

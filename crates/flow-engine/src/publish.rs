@@ -289,7 +289,14 @@ async fn commit(
     let sealed: Vec<Sealed> = plans.iter().flatten().map(|plan| plan.sealed.clone()).collect();
     failpoint::hit("before_commit");
     let began = shared.clock.monotonic();
-    let outcome = retrying(shared, "the catalog", || shared.lake.commit(&sealed, progress)).await?;
+    let outcome = match failpoint::loses("commit_request") {
+        true => answer_lost(shared),
+        false => retrying(shared, "the catalog", || shared.lake.commit(&sealed, progress)).await?,
+    };
+    let outcome = match failpoint::loses("commit_answer") {
+        true => answer_lost(shared),
+        false => outcome,
+    };
     shared
         .counters
         .commit_time
@@ -310,6 +317,17 @@ async fn commit(
         }
     }
     Ok(outcome)
+}
+
+/// Is a commit of which nobody knows what became.
+fn answer_lost(shared: &Shared) -> CommitOutcome {
+    CommitOutcome::Unknown {
+        error: LakeError::File {
+            action: "hear from",
+            path: shared.lake.catalog_path().to_owned(),
+            source: std::io::ErrorKind::TimedOut.into(),
+        },
+    }
 }
 
 /// Spaces the tries of one publishing and bounds them by `retry_for`.

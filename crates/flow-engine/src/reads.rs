@@ -23,6 +23,12 @@ impl Reads {
         by_reader.insert(reader.to_string(), needed);
     }
 
+    /// Says that a dynamic table is gone and needs nothing.
+    pub(crate) fn forget(&self, reader: &TableName) {
+        let mut by_reader = self.by_reader.write().expect("a thread that held the reads panicked");
+        by_reader.remove(&reader.to_string());
+    }
+
     /// Says whether a dynamic table reads a table.
     pub(crate) fn reads(&self, table: &TableName) -> bool {
         let table = table.to_string();
@@ -54,5 +60,7 @@ mod tests {
         assert_eq!(reads.of(&name("b")), BTreeSet::new());
         reads.set(&name("p"), [&frontier(2)]);
         assert_eq!(reads.of(&name("a")), BTreeSet::from([2, 3]));
+        reads.forget(&name("q"));
+        assert_eq!(reads.of(&name("a")), BTreeSet::from([2]));
     }
 }

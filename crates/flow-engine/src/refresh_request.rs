@@ -20,6 +20,8 @@ pub(crate) struct Request {
     pub(crate) inputs: Vec<RefreshInput>,
     pub(crate) data_lsn: Lsn,
     pub(crate) epoch: u64,
+    /// Is the time that `now()` gives, in microseconds since 1970; `None` for a query that does not ask.
+    pub(crate) at_us: Option<UnixMicros>,
     /// Is when the source committed the newest change that is read, in microseconds since 1970.
     pub(crate) commit_time_us: Option<UnixMicros>,
     pub(crate) reason: String,

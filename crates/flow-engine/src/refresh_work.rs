@@ -14,8 +14,8 @@ use flow_core::state::StateDelta;
 use flow_core::{Attempt, Epoch, Lsn, OperationId};
 use flow_lake::{Place, Progress, Table, WrittenFile};
 use flow_refresh::{
-    Inserted, Mode, PlannedTable, RefreshContext, RefreshError, RefreshOutput, RowDigest, refresh_full,
-    schema_difference,
+    INPUT_COLUMNS, Inserted, Mode, PlannedTable, QUERY_HASH, RefreshContext, RefreshError, RefreshOutput, RowDigest,
+    refresh_full, schema_difference,
 };
 use flow_store::{
     CompletionWrites, Kind, NewShare, OperationRecord, RefreshCompletion, RefreshRecord, RefreshRun, StateId,
@@ -59,6 +59,7 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Re
     let context = RefreshContext {
         run_id: operation.to_string(),
         processed_at_us: started_us,
+        at_us: request.at_us.unwrap_or(started_us),
         memory_bytes: shared.options().limits.memory_bytes / MEMORY_SHARE,
         partitions: 0,
         scratch: shared.scratch()?,
@@ -80,22 +81,17 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Re
         query_hash: planned.query_hash.clone(),
         frontier: request.frontier.clone(),
         data_lsn: request.data_lsn,
+        at_us: request.at_us,
         epoch: request.epoch,
         last: Some(run),
         suspended: request.record.as_ref().is_some_and(|record| record.suspended),
         blocked: None,
         snapshot_id: table.current_snapshot_id(),
-        state: match &output.kept {
-            Some(kept) => Some(kept.stamp.clone()),
-            None => request
-                .record
-                .as_ref()
-                .and_then(|record| record.state.clone())
-                .map(outdated),
-        },
+        state: stamp_after(&request, &output),
     };
     shared.counters.refreshes.add(1);
     let mut record = if output.is_empty() {
+        declare(shared, &planned, &table).await?;
         remember(shared, planned.name.to_string(), record, output.kept).await?
     } else {
         let written = output.rows_inserted() + output.rows_deleted();
@@ -106,6 +102,7 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Re
             commit_time_us: request.commit_time_us.unwrap_or(started_us),
             record,
             base,
+            declaration: planned.declaration(),
         };
         write(shared, &planned, operation, pending).await?
     };
@@ -117,6 +114,17 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, request: Request) -> Result<Re
         record.state = Some(stamp);
     }
     Ok(Refreshed { record, mode, duration })
+}
+
+/// Names the state that there is after a refresh.
+fn stamp_after(request: &Request, output: &Output) -> Option<StateStamp> {
+    match &output.kept {
+        Some(kept) => Some(kept.stamp.clone()),
+        None => {
+            let before = request.record.as_ref().and_then(|record| record.state.clone());
+            before.map(outdated)
+        }
+    }
 }
 
 /// Says that the state is of an older content: a full refresh changes the table's rows and not it.
@@ -146,6 +154,8 @@ fn run_of(request: &Request, output: &Output, full: Option<Full>) -> RefreshRun 
         rows_deleted: output.rows_deleted(),
         frontier: request.frontier.clone(),
         data_lsn: request.data_lsn,
+        at_us: request.at_us,
+        runs: 1,
     }
 }
 
@@ -261,6 +271,21 @@ impl Output {
     }
 }
 
+/// Writes into the catalog which query the table holds the content of, and over which columns of its
+/// inputs, where a refresh that commits nothing is the first of this query.
+async fn declare(shared: &Arc<Shared>, planned: &PlannedTable, table: &Table) -> Result<(), EngineError> {
+    let properties = table.properties();
+    let known = properties.get(QUERY_HASH) == Some(&planned.query_hash) && properties.contains_key(INPUT_COLUMNS);
+    if !known {
+        retrying(shared, "the catalog", || {
+            shared.lake.set_properties(&planned.name, planned.declaration())
+        })
+        .await?;
+        failpoint::hit("refresh_declared");
+    }
+    Ok(())
+}
+
 /// A refresh that changes no row commits nothing: its frontier and what becomes of its state are
 /// durable in the store alone.
 async fn remember(
@@ -326,21 +351,19 @@ async fn open(
 ) -> Result<Table, EngineError> {
     let found = retrying(shared, "the catalog", || shared.lake.load(&planned.name)).await?;
     let Some(table) = found else {
-        let properties = BTreeMap::from([
-            ("flow.kind".to_owned(), "dynamic".to_owned()),
-            ("flow.source-id".to_owned(), shared.source_id.clone()),
-        ]);
-        return retrying(shared, "the catalog", || {
+        let mut properties = planned.declaration();
+        properties.insert("flow.kind".to_owned(), "dynamic".to_owned());
+        properties.insert("flow.source-id".to_owned(), shared.source_id.clone());
+        let made = retrying(shared, "the catalog", || {
             shared
                 .lake
                 .create_table(&planned.name, &planned.output, properties.clone())
         })
         .await;
+        failpoint::hit("refresh_table_made");
+        return made;
     };
-    let properties = table.properties();
-    let ours = properties.get("flow.kind").map(String::as_str) == Some("dynamic")
-        && properties.get("flow.source-id") == Some(&shared.source_id);
-    if !ours {
+    if !is_ours(shared, &table) {
         return Err(refuse(
             "F0013",
             format!(
@@ -369,6 +392,13 @@ async fn open(
     Ok(table)
 }
 
+/// Says whether a table of the catalog is a dynamic table that this installation made.
+pub(crate) fn is_ours(shared: &Shared, table: &Table) -> bool {
+    let properties = table.properties();
+    properties.get("flow.kind").map(String::as_str) == Some("dynamic")
+        && properties.get("flow.source-id") == Some(&shared.source_id)
+}
+
 fn refuse(code: &'static str, message: String) -> EngineError {
     EngineError::Reconfigure {
         code,
@@ -388,6 +418,7 @@ fn operation_id(table: &Table, request: &Request) -> OperationId {
         format!("{:?}", request.frontier),
         request.planned.mode.as_str().to_owned(),
         request.nonce.clone().unwrap_or_default(),
+        request.at_us.map(|at| at.to_string()).unwrap_or_default(),
     ];
     for part in parts {
         hash.update((part.len() as u64).to_le_bytes());
@@ -409,6 +440,8 @@ struct Pending {
     commit_time_us: UnixMicros,
     record: RefreshRecord,
     base: Option<i64>,
+    /// Is what the table's properties keep of its definition.
+    declaration: BTreeMap<String, String>,
 }
 
 /// Is a refresh being published.
@@ -485,10 +518,9 @@ fn summary(
         ("flow.rows-read", run.rows_read.to_string()),
         ("flow.query-hash", record.query_hash.clone()),
     ];
-    Ok(pairs
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect())
+    let at = record.at_us.map(|at| ("flow.refresh-time", iso_utc(at)));
+    let pairs = pairs.into_iter().chain(at);
+    Ok(pairs.map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 #[async_trait]
@@ -507,6 +539,7 @@ impl Work for RefreshWork {
             commit_time_us,
             record,
             base,
+            declaration,
         } = pending;
         let name = &operation.shares[0].target;
         let table = retrying(shared, "the catalog", || shared.lake.load(name)).await?;
@@ -542,19 +575,14 @@ impl Work for RefreshWork {
             record,
         };
         let summary = summary(shared, &note.record, commit_time_us)?;
-        let properties = [
-            ("flow.data-lsn", note.record.data_lsn.to_string()),
-            ("flow.query-hash", note.record.query_hash.clone()),
-        ];
+        let mut properties = declaration;
+        properties.insert("flow.data-lsn".to_owned(), note.record.data_lsn.to_string());
         Ok(vec![Some(Draft {
             table,
             added,
             deletes,
             summary,
-            properties: properties
-                .into_iter()
-                .map(|(name, value)| (name.to_owned(), value))
-                .collect(),
+            properties,
             blocks,
             state,
             note: serde_json::to_value(&note).map_err(|error| EngineError::Invariant(error.to_string()))?,
@@ -630,6 +658,7 @@ pub(crate) fn empty_record(planned: &PlannedTable) -> RefreshRecord {
         query_hash: planned.query_hash.clone(),
         frontier: Frontier::default(),
         data_lsn: Lsn::ZERO,
+        at_us: None,
         epoch: 0,
         last: None,
         suspended: false,

@@ -15,11 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flow_core::clock::UnixMicros;
-use flow_core::frontier::Frontier;
 use flow_core::schedule::{FULL_REFRESH_PAUSE_MIN, full_refresh_not_before};
 use flow_core::{Lsn, Remedial, Remedy, TableName};
 use flow_refresh::{Lag, Mode, Plan, PlannedTable};
-use flow_store::{RefreshBlocked, RefreshRecord, RefreshRun};
+use flow_store::{RefreshBlocked, RefreshRecord};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -31,13 +30,19 @@ use crate::refresh_request::Request;
 use crate::refresh_work::{Refreshed, empty_record, refresh};
 use crate::rounds::{Begins, Group, Round, Wanting, begins, groups};
 use crate::shared::Shared;
-use crate::status::{Blocked, DynamicTableState, DynamicTableStatus, RefreshStatus, RunStatus};
+use crate::status::{Blocked, DynamicTableState, RefreshStatus, RunStatus};
 use crate::verify::Verification;
 
 /// Is how long is waited for something that is told by itself.
 const TOLD: Duration = Duration::from_secs(3600);
 
+mod nothing;
 mod orders;
+mod shown;
+mod time;
+
+use shown::state_of;
+pub(crate) use shown::{frontier_text, run_status};
 
 /// Is how long a table whose inputs have no common cut, or whose refresh failed in passing, waits.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
@@ -67,9 +72,17 @@ pub(crate) enum Order {
         name: TableName,
         answer: oneshot::Sender<Result<Vec<RunStatus>, EngineError>>,
     },
+    /// Removes a table that nothing declares.
+    Drop {
+        name: TableName,
+        answer: oneshot::Sender<Result<(), EngineError>>,
+    },
     /// Takes a new plan.
     Replan(Box<Plan>),
 }
+
+/// Is the code of a table whose input lost a column that it reads.
+const INPUT_COLUMN_LOST: &str = "F0427";
 
 /// Is one dynamic table as the refresher sees it.
 #[derive(Debug)]
@@ -105,7 +118,25 @@ impl Dynamic {
     }
 
     fn at_rest(&self) -> bool {
-        self.blocked.is_some() || self.record.as_ref().is_some_and(|record| record.suspended)
+        self.blocked.is_some() || self.suspended()
+    }
+
+    /// Says that its content is what its query gives over these inputs, as their snapshots' ids tell.
+    fn reflects(&self, inputs: &Inputs) -> bool {
+        let same = |record: &RefreshRecord| {
+            record.frontier == inputs.frontier && record.query_hash == self.planned.query_hash && record.last.is_some()
+        };
+        self.record.as_ref().is_some_and(same)
+    }
+
+    fn suspended(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| record.suspended)
+    }
+
+    /// Says that it is blocked by what a look at its inputs shows, and freed by a look, too.
+    fn may_be_mended(&self) -> bool {
+        let by_columns = |blocked: &Blocked| blocked.code == INPUT_COLUMN_LOST;
+        self.blocked.as_ref().is_some_and(by_columns) && !self.suspended()
     }
 }
 
@@ -125,6 +156,8 @@ pub(crate) struct Refresher {
     shared: Arc<Shared>,
     tables: Vec<Dynamic>,
     names: BTreeMap<TableName, usize>,
+    /// Holds what is kept of tables that are not planned: nothing declares them, or not rightly.
+    unplanned: BTreeMap<String, RefreshRecord>,
     groups: Vec<Group>,
     problems: Vec<flow_refresh::Problem>,
     running: JoinSet<(TableName, Result<Refreshed, EngineError>)>,
@@ -137,6 +170,7 @@ impl Refresher {
             shared: shared.clone(),
             tables: Vec::new(),
             names: BTreeMap::new(),
+            unplanned: BTreeMap::new(),
             groups: Vec::new(),
             problems: Vec::new(),
             running: JoinSet::new(),
@@ -193,6 +227,15 @@ impl Refresher {
             }
             self.names.insert(table.planned.name.clone(), self.tables.len());
             self.tables.push(table);
+        }
+        let kept = self.shared.store.refreshes().all()?.into_iter();
+        let planned: BTreeSet<String> = self.names.keys().map(ToString::to_string).collect();
+        self.unplanned = kept.filter(|(name, _)| !planned.contains(name)).collect();
+        for name in self.detached() {
+            tracing::info!(
+                table = name,
+                "detached: nothing declares this dynamic table; its content stays"
+            );
         }
         self.group();
         self.note();
@@ -289,14 +332,16 @@ impl Refresher {
             let table = &self.tables[index];
             let input_busy = table.planned.inputs.iter().any(|input| self.busy.contains(input));
             // A parent that is being refreshed will bring a newer cut, and tells of it.
-            if table.at_rest() || self.busy.contains(&table.planned.name) || input_busy {
+            let at_rest = table.at_rest() && !table.may_be_mended();
+            if at_rest || self.busy.contains(&table.planned.name) || input_busy {
                 continue;
             }
             match self.look(index, &mut moment).await? {
                 Found::Waiting => pause = pause.min(RETRY_PAUSE),
-                Found::Fresh => {}
+                Found::Fresh => pause = pause.min(self.due_by_time(index).unwrap_or(TOLD)),
                 Found::Changed(inputs) => {
                     let lag = self.lag(index);
+                    let by_time = self.due_by_time(index).unwrap_or(TOLD);
                     let table = &mut self.tables[index];
                     let since = table.unread_since_us.get_or_insert(inputs.oldest_unread_us);
                     *since = inputs.oldest_unread_us.min(*since);
@@ -308,7 +353,7 @@ impl Refresher {
                     };
                     wanting.push(Wanting {
                         pause: table.not_before.saturating_sub(now),
-                        due_in: lag.map(due),
+                        due_in: lag.map(|lag| due(lag).min(by_time)),
                         lag: lag.unwrap_or(Duration::MAX),
                     });
                 }
@@ -351,7 +396,7 @@ impl Refresher {
             let found = self.look(index, &mut round.moment).await?;
             round.waiting.remove(&index);
             if let Found::Changed(inputs) = found {
-                let reason = reason(&self.tables[index]);
+                let reason = reason(&self.tables[index], &inputs);
                 self.start(index, inputs, reason, None);
             }
         }
@@ -366,12 +411,15 @@ impl Refresher {
 
     /// Finds how a table stands to its inputs at the newest cut up to `moment`, and shows it.
     async fn look(&mut self, index: usize, moment: &mut Moment) -> Result<Found, EngineError> {
+        let began = self.shared.clock.monotonic();
         let inputs = match self.inputs(index, moment).await {
             Ok(Sight::Ready(inputs)) => inputs,
             Ok(Sight::NotYet(missing)) => {
                 let table = &mut self.tables[index];
                 table.held_by = missing;
-                table.state = DynamicTableState::Waiting;
+                if table.blocked.is_none() {
+                    table.state = DynamicTableState::Waiting;
+                }
                 return Ok(Found::Waiting);
             }
             Err(error) => match error.remedy() {
@@ -382,28 +430,31 @@ impl Refresher {
                     return Ok(Found::Waiting);
                 }
                 Remedy::BlockTable | Remedy::Reconfigure | Remedy::Resync => {
-                    self.shared.board.error(&error, "inputs of a dynamic table");
-                    self.block(index, &error)?;
+                    let blocked = self.tables[index].blocked.as_ref();
+                    if blocked.is_none_or(|blocked| blocked.reason != crate::board::chain(&error)) {
+                        self.shared.board.error(&error, "inputs of a dynamic table");
+                        self.block(index, &error)?;
+                    }
                     return Ok(Found::Waiting);
                 }
             },
         };
-        let table = &mut self.tables[index];
-        table.held_by = inputs.held_back_by.clone();
-        let same = |record: &RefreshRecord| {
-            record.frontier == inputs.frontier && record.query_hash == table.planned.query_hash && record.last.is_some()
-        };
-        if table.record.as_ref().is_some_and(same) {
-            if inputs.data_lsn > table.data_lsn {
-                table.data_lsn = inputs.data_lsn;
-                table.epoch = table.epoch.max(inputs.epoch);
-                table.steady_from = table.steady_from.max(inputs.steady_from);
+        if self.tables[index].may_be_mended() {
+            self.free(index)?;
+        }
+        self.tables[index].held_by = inputs.held_back_by.clone();
+        let due_by_time = self.due_by_time(index).is_some_and(|left| left.is_zero());
+        if self.tables[index].reflects(&inputs) && !due_by_time {
+            if inputs.data_lsn > self.tables[index].data_lsn {
+                self.no_data(index, &inputs, "input unchanged", began)?;
             }
+            let table = &mut self.tables[index];
             table.state = DynamicTableState::Fresh;
             table.unread_since_us = None;
             table.lag_seconds = 0.0;
             return Ok(Found::Fresh);
         }
+        let table = &mut self.tables[index];
         if table.refreshed() {
             table.state = DynamicTableState::Waiting;
             // IMPORTANT: a table never goes back. A parent that has still to show, after a restart, that
@@ -462,6 +513,11 @@ impl Refresher {
             inputs: inputs.inputs,
             data_lsn: inputs.data_lsn,
             epoch: inputs.epoch,
+            at_us: table.planned.time_bound.then(|| {
+                let before = table.record.as_ref().and_then(|record| record.at_us);
+                // Time does not go back, whatever a clock does.
+                inputs.at_us.max(before.unwrap_or(inputs.at_us))
+            }),
             commit_time_us: inputs.commit_time_us,
             reason,
             nonce,
@@ -488,6 +544,16 @@ impl Refresher {
         self.busy.remove(&name);
         let now = self.shared.clock.monotonic();
         let Some(&index) = self.names.get(&name) else {
+            // Its definition went while it was refreshed.
+            match outcome {
+                Ok(Refreshed { record, .. }) => {
+                    self.shared.reads.set(&name, [&record.frontier]);
+                    self.unplanned.insert(name.to_string(), record);
+                }
+                Err(error) if error.remedy() == Remedy::Crash => return Err(error),
+                Err(error) => self.shared.board.error(&error, &format!("refresh of {name}")),
+            }
+            self.note();
             return Ok(());
         };
         let table = &mut self.tables[index];
@@ -550,84 +616,20 @@ impl Refresher {
         Ok(())
     }
 
-    fn state_bytes(&self, table: &Dynamic) -> u64 {
-        let stamp = table.record.as_ref().and_then(|record| record.state.as_ref());
-        stamp.map_or(0, |stamp| self.shared.store.states().size_bytes(stamp.id))
-    }
-
-    fn note(&self) {
-        let planned = self.tables.iter().map(|table| DynamicTableStatus {
-            name: table.planned.name.to_string(),
-            mode: table.planned.mode.as_str().to_owned(),
-            state: match table.record.as_ref().is_some_and(|record| record.suspended) {
-                true => DynamicTableState::Suspended,
-                false => table.state,
-            },
-            data_lsn: table.data_lsn,
-            frontier: table
-                .record
-                .as_ref()
-                .map(|record| frontier_text(&record.frontier))
-                .unwrap_or_default(),
-            lag_seconds: table.lag_seconds,
-            last_refresh: table
-                .record
-                .as_ref()
-                .and_then(|record| record.last.as_ref())
-                .map(run_status),
-            blocked: table.blocked.clone(),
-            held_by: table.held_by.as_ref().map(ToString::to_string),
-            state_bytes: self.state_bytes(table),
-        });
-        let unplanned = self.problems.iter().filter_map(|problem| {
-            let name = problem.table.as_ref()?;
-            (!self.names.contains_key(name)).then(|| DynamicTableStatus {
-                name: name.to_string(),
-                mode: "FULL".to_owned(),
-                state: DynamicTableState::Blocked,
-                data_lsn: Lsn::ZERO,
-                frontier: BTreeMap::new(),
-                lag_seconds: 0.0,
-                last_refresh: None,
-                blocked: Some(Blocked {
-                    code: problem.code.to_owned(),
-                    reason: problem.to_string(),
-                    since: 0,
-                }),
-                held_by: None,
-                state_bytes: 0,
-            })
-        });
-        self.shared.board.write().dynamic_tables = planned.chain(unplanned).collect();
-    }
-}
-
-fn state_of(record: Option<&RefreshRecord>, blocked: Option<&Blocked>) -> DynamicTableState {
-    match (record, blocked) {
-        (_, Some(_)) => DynamicTableState::Blocked,
-        (Some(record), None) if record.suspended => DynamicTableState::Suspended,
-        (Some(record), None) if record.last.is_some() => DynamicTableState::Waiting,
-        _ => DynamicTableState::Initialising,
-    }
-}
-
-pub(crate) fn frontier_text(frontier: &Frontier) -> BTreeMap<String, Option<String>> {
-    frontier
-        .0
-        .iter()
-        .map(|(table, id)| (table.clone(), id.map(|id| id.to_string())))
-        .collect()
-}
-
-pub(crate) fn run_status(run: &RefreshRun) -> RefreshStatus {
-    RefreshStatus {
-        run_id: run.run_id.clone(),
-        mode: run.mode.clone(),
-        reason: run.reason.clone(),
-        duration_ms: run.duration_ms,
-        rows_read: run.rows_read,
-        rows_inserted: run.rows_inserted,
-        rows_deleted: run.rows_deleted,
+    /// Frees a table whose inputs have again what it reads.
+    fn free(&mut self, index: usize) -> Result<(), EngineError> {
+        let table = &mut self.tables[index];
+        let mut record = table.record();
+        record.blocked = None;
+        let name = table.planned.name.to_string();
+        self.shared.store.refreshes().put(&name, &record)?;
+        tracing::info!(
+            table = name,
+            "no longer blocked: its inputs have every column that it reads"
+        );
+        table.record = Some(record);
+        table.blocked = None;
+        Ok(())
     }
 }
 
@@ -642,11 +644,12 @@ fn due_in(lag: Duration, waited: Duration, last_run: Duration) -> Duration {
     lag.saturating_sub(waited).saturating_sub(last_run * 2)
 }
 
-fn reason(table: &Dynamic) -> String {
+fn reason(table: &Dynamic, inputs: &Inputs) -> String {
     match &table.record {
         None => "first refresh".to_owned(),
         Some(record) if record.last.is_none() => "first refresh".to_owned(),
         Some(record) if record.query_hash != table.planned.query_hash => "query changed".to_owned(),
+        Some(_) if table.reflects(inputs) => "time passed".to_owned(),
         Some(_) => "input changed".to_owned(),
     }
 }

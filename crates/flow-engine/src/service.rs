@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use flow_core::clock::Clock;
-use flow_core::{Lsn, TableName};
+use flow_core::{Lsn, Remedy, TableName};
 use flow_lake::Lake;
 use flow_source::CaptureTable;
-use flow_store::{Kind, Store, StoreOptions};
+use flow_store::{Kind, StateId, Store, StoreOptions};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -111,7 +111,7 @@ impl Engine {
             states.extend(record.state.map(|stamp| stamp.id));
         }
         // What an interrupted build or a table that is gone left.
-        shared.store.states().drop_others(&states)?;
+        drop_other_states(&shared, &states)?;
         for record in shared.store.tables().all()? {
             shared.show_table(&record);
             shared.note_table(record);
@@ -346,6 +346,18 @@ impl Engine {
     }
 }
 
+/// Drops every state of dynamic tables that no record names.
+fn drop_other_states(shared: &Shared, named: &BTreeSet<StateId>) -> Result<(), EngineError> {
+    match shared.store.states().drop_others(named) {
+        // Met again by the refresh that reads it, which builds it anew.
+        Err(error) if error.remedy == Remedy::Replan => {
+            tracing::warn!("state of a dynamic table is damaged: {}", crate::board::chain(&error));
+        }
+        dropped => drop(dropped?),
+    }
+    Ok(())
+}
+
 /// Counts free bytes for `state_dir`, and for the fuller of warehouse and catalog.
 fn free_bytes(shared: &Shared) -> Result<(u64, u64), EngineError> {
     let catalog = shared.lake.catalog_path();
@@ -362,6 +374,10 @@ async fn execute(shared: &Arc<Shared>, orders: &mpsc::Sender<Order>, command: Co
         Command::Refresh { name, full } => refresh(orders, Some(name), full).await,
         Command::Suspend { name } => suspend(orders, name, true).await,
         Command::Resume { name } => suspend(orders, name, false).await,
+        Command::Drop { name } => {
+            let dropped = ask(orders, |answer| Order::Drop { name, answer }).await;
+            dropped.map(|()| Reply::Done)
+        }
         Command::Verify { name } => {
             let verified = ask(orders, |answer| Order::Verify { name, answer }).await?;
             Ok(Reply::Verified(Box::new(verified)))

@@ -124,6 +124,8 @@ pub enum DynamicTableState {
     Blocked,
     /// Suspended by the user.
     Suspended,
+    /// Declared by no definition that can be read: its content stays as it is.
+    Detached,
 }
 
 /// Is the outcome of one refresh.
@@ -151,14 +153,19 @@ pub struct RefreshStatus {
 pub struct RunStatus {
     /// Is the run, as in `flow.run-id` and the lineage columns.
     pub run_id: String,
-    /// Is `INCREMENTAL` or `FULL`.
+    /// Is `NO_DATA`, `INCREMENTAL` or `FULL`.
     pub mode: String,
     /// Says why it ran, and why in this mode.
     pub reason: String,
+    /// Counts the refreshes that this entry stands for: those of `NO_DATA` that follow each other are one,
+    /// with the first one's name and beginning and the newest one's position.
+    pub runs: u64,
     /// Maps each input to the snapshot that was read, as text.
     pub frontier: BTreeMap<String, Option<String>>,
     /// Is the position its content reflects.
     pub data_lsn: Lsn,
+    /// Is the time that `now()` gave in it, UTC; `None` for a query that does not ask.
+    pub time: Option<String>,
     /// Is when it began, UTC.
     pub started_at: String,
     /// Is how long it was expected to take, in milliseconds, from earlier runs; `None` without any.
@@ -196,6 +203,9 @@ pub struct DynamicTableStatus {
     pub blocked: Option<Blocked>,
     /// Names the parent that holds its other inputs at an older cut.
     pub held_by: Option<String>,
+    /// Says which columns its inputs were given since it was declared, which its `*` does not take up.
+    #[serde(default)]
+    pub drift: Vec<String>,
     /// Is about how many bytes on disk the state takes that its incremental refreshes keep.
     pub state_bytes: u64,
 }

@@ -91,6 +91,7 @@ pub(crate) async fn verify(
     let context = RefreshContext {
         run_id: String::new(),
         processed_at_us: 0,
+        at_us: record.at_us.unwrap_or(0),
         memory_bytes: shared.options().limits.memory_bytes / MEMORY_SHARE,
         partitions: 0,
         scratch: shared.scratch()?,

@@ -243,5 +243,6 @@ pub fn dynamic_state_name(state: &DynamicTableState) -> &'static str {
         DynamicTableState::Waiting => "waiting",
         DynamicTableState::Blocked => "blocked",
         DynamicTableState::Suspended => "suspended",
+        DynamicTableState::Detached => "detached",
     }
 }

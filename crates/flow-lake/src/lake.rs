@@ -198,6 +198,17 @@ impl Lake {
                 reason: "it has content, and only an empty table is removed".to_owned(),
             });
         }
+        self.drop_table(table).await
+    }
+
+    /// Removes a table from the catalog; its files stay. Says whether it stood exactly as `table` shows it.
+    ///
+    /// # Errors
+    /// A busy catalog asks for patience.
+    ///
+    /// # Durability
+    /// Synced when it returns.
+    pub async fn drop_table(&self, table: &Table) -> Result<bool, LakeError> {
         let (shared, table) = (self.shared.clone(), table.clone());
         blocking::run(move || shared.catalog.remove(table.name(), table.metadata_location())).await
     }

@@ -6,12 +6,15 @@
 //!
 //! All decoding happens on blocking threads; a bounded channel carries the batches.
 
+use std::collections::BTreeMap;
+
+use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 use flow_core::changes::Changes;
 use flow_core::lake::{BatchStream, LakeReadError, LakeTable, LocatedStream, SnapshotInfo, SnapshotReader};
 use flow_core::{Remedial, TableName};
 use futures::StreamExt;
-use iceberg::spec::SnapshotRef;
+use iceberg::spec::{Schema, SnapshotRef};
 
 use crate::error::LakeError;
 use crate::lake::Lake;
@@ -44,27 +47,51 @@ fn is_ours(table: &Table) -> bool {
     table.metadata().properties().contains_key(schema::KEY_PROPERTY) && table.table_schema().is_ok()
 }
 
+/// Gives an Iceberg schema of a table in Arrow's terms.
+fn arrow_schema_of(table: &Table, iceberg: &Schema) -> Result<SchemaRef, LakeError> {
+    if is_ours(table) {
+        let own = schema::from_iceberg(table.name(), iceberg, table.metadata().properties())?;
+        return Ok(flow_core::arrow::arrow_schema(&own));
+    }
+    let foreign = iceberg::arrow::schema_to_arrow_schema(iceberg);
+    Ok(foreign
+        .map_err(LakeError::iceberg("map the schema", table.name()))?
+        .into())
+}
+
 fn describe(table: &Table) -> Result<LakeTable, LakeError> {
-    let schema = if is_ours(table) {
-        flow_core::arrow::arrow_schema(&table.table_schema()?)
-    } else {
-        let schema = iceberg::arrow::schema_to_arrow_schema(table.metadata().current_schema());
-        schema
-            .map_err(LakeError::iceberg("map the schema", table.name()))?
-            .into()
-    };
-    let info = |snapshot: &SnapshotRef| SnapshotInfo {
-        snapshot_id: snapshot.snapshot_id(),
-        parent_id: snapshot.parent_snapshot_id(),
-        timestamp_ms: snapshot.timestamp_ms(),
-        operation: snapshot.summary().operation.as_str().to_owned(),
-        summary: snapshot.summary().additional_properties.clone().into_iter().collect(),
-    };
+    let metadata = table.metadata();
+    let current = arrow_schema_of(table, metadata.current_schema())?;
+    // Snapshots share few schemas.
+    let mut schemas = BTreeMap::from([(metadata.current_schema_id(), current.clone())]);
+    let mut snapshots = Vec::new();
+    for snapshot in table.main_snapshots() {
+        let id = snapshot.schema_id().unwrap_or(metadata.current_schema_id());
+        let schema = match schemas.get(&id) {
+            Some(schema) => schema.clone(),
+            None => {
+                let iceberg = snapshot
+                    .schema(metadata)
+                    .map_err(LakeError::iceberg("find a snapshot's schema", table.name()))?;
+                let schema = arrow_schema_of(table, &iceberg)?;
+                schemas.insert(id, schema.clone());
+                schema
+            }
+        };
+        snapshots.push(SnapshotInfo {
+            snapshot_id: snapshot.snapshot_id(),
+            parent_id: snapshot.parent_snapshot_id(),
+            timestamp_ms: snapshot.timestamp_ms(),
+            operation: snapshot.summary().operation.as_str().to_owned(),
+            summary: snapshot.summary().additional_properties.clone().into_iter().collect(),
+            schema,
+        });
+    }
     Ok(LakeTable {
         name: table.name().clone(),
         uuid: table.uuid(),
-        schema,
-        snapshots: table.main_snapshots().iter().map(info).collect(),
+        schema: current,
+        snapshots,
         properties: table.properties(),
     })
 }

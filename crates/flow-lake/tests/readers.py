@@ -129,12 +129,13 @@ class Programs:
 
         schema = Schema(NestedField(1, "n", IntegerType(), required=False),
                         NestedField(2, "kind", StringType(), required=False),
-                        NestedField(3, "code", FixedType(3), required=False))
+                        NestedField(3, "code", FixedType(3), required=False),
+                        NestedField(4, "m", IntegerType(), required=False))
         spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "kind"))
         found = self.catalog(catalog).create_table(table, schema, partition_spec=spec)
         arrow = found.schema().as_arrow()
         for kind in ("a", "b"):
-            found.append(pa.table({"n": [1, 2], "kind": [kind, kind], "code": [b"xyz", None]}, schema=arrow))
+            found.append(pa.table({"n": [1, 2], "kind": [kind, kind], "code": [b"xyz", None], "m": [10, 20]}, schema=arrow))
         found.delete("n = 2 and kind = 'b'")
         return {"snapshot": found.current_snapshot().snapshot_id}
 

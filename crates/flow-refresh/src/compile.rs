@@ -1,6 +1,7 @@
 //! From a syntax tree to a plan that gives one exact result.
 //!
-//! 1. The engine resolves names; [`crate::subquery_rows`] writes some subqueries in other words.
+//! 1. The engine resolves names; [`crate::subquery_rows`] writes some subqueries in other words, and
+//!    [`crate::moment`] gives the refresh's time to conditions that name it.
 //! 2. [`crate::judged::check`] names what is not known to give PostgreSQL's answer.
 //! 3. The engine resolves types, after [`crate::meeting`] has made them meet as PostgreSQL does, and
 //!    numbers that no decimal holds are named where they meet no float.
@@ -13,6 +14,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::Query;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use flow_core::clock::UnixMicros;
 
 use crate::checked;
 use crate::determinism::order::{self, Completion};
@@ -20,6 +22,7 @@ use crate::determinism::{self, Finding, Near};
 use crate::judged;
 use crate::kind::WIDE_NUMBER_TYPE;
 use crate::meeting;
+use crate::moment;
 use crate::select;
 use crate::session;
 use crate::subquery_rows;
@@ -34,16 +37,20 @@ pub(crate) struct Compiled {
     pub(crate) notes: Vec<String>,
     /// Holds what is refused; the plan must not run if there is any.
     pub(crate) findings: Vec<Finding>,
+    /// Names what makes the result depend on the refresh's time.
+    pub(crate) times: Vec<Finding>,
 }
 
-/// Compiles a definition's SELECT.
-pub(crate) async fn definition(state: &SessionState, query: Query) -> Result<Compiled> {
+/// Compiles a definition's SELECT for a refresh at a time.
+pub(crate) async fn definition(state: &SessionState, query: Query, at_us: UnixMicros) -> Result<Compiled> {
+    let plan = subquery_rows::spell_out(session::names(state, query).await?)?;
+    let moment::Bound { plan, found: times } = moment::bind(plan, at_us)?;
     let refused = |plan, findings| Compiled {
         plan,
         notes: Vec::new(),
         findings,
+        times: Vec::new(),
     };
-    let plan = subquery_rows::spell_out(session::names(state, query).await?)?;
     let findings = judged::check(&plan)?;
     if !findings.is_empty() {
         return Ok(refused(plan, findings));
@@ -68,6 +75,7 @@ pub(crate) async fn definition(state: &SessionState, query: Query) -> Result<Com
         plan,
         notes: completion.notes,
         findings,
+        times,
     })
 }
 

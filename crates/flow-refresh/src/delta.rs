@@ -44,7 +44,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use arrow_schema::{FieldRef, SchemaRef};
 use datafusion::common::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::SessionState;
@@ -181,6 +181,15 @@ impl DeltaPlan {
     /// Names the tables and columns whose changes are read.
     pub fn inputs(&self) -> &[DeltaInput] {
         &self.inputs
+    }
+
+    /// Gives every column that is read, with its table.
+    pub(crate) fn read_fields(&self) -> impl Iterator<Item = (&TableName, &FieldRef)> {
+        let inputs = self.nodes.iter().filter_map(|node| match &node.operator {
+            Operator::Input(name) => Some((name, &node.schema)),
+            _ => None,
+        });
+        inputs.flat_map(|(name, schema)| schema.fields().iter().map(move |field| (name, field)))
     }
 
     /// Tells layouts of state apart: state that was made under another one must be built again.

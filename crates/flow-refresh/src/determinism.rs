@@ -296,7 +296,10 @@ fn check_expression(expr: &Expr, node: &LogicalPlan, findings: &mut Vec<Finding>
 
 fn undecided(function: &ScalarUDF) -> Finding {
     let name = function.name();
-    let message = format!("function {name}() is refused: its value is not a function of the input rows");
+    let mut message = format!("function {name}() is refused: its value is not a function of the input rows");
+    if name == "now" || name == "current_date" {
+        message.push_str("; it may stand in WHERE and HAVING, in a condition that compares a column with it");
+    }
     let mut finding = Finding::new("NON_DETERMINISTIC_FUNCTION", &[name], message);
     finding.words.extend(function.aliases().iter().cloned());
     finding

@@ -79,6 +79,17 @@ pub enum RefreshError {
         /// Says what changed.
         message: String,
     },
+    /// A column that the definition reads is gone from an input, or has another type.
+    #[error(
+        "{table} cannot be refreshed: {message}, and its SELECT reads it; nothing was written, and the table keeps its \
+         content; give the column back as it was, or change the SELECT"
+    )]
+    Columns {
+        /// Names the dynamic table.
+        table: String,
+        /// Names input and column, and says what became of it.
+        message: String,
+    },
     /// The SQL is not allowed, or not understood.
     #[error("query is refused at line {line}, column {column}: {message}")]
     Refused {
@@ -101,6 +112,7 @@ impl Remedial for RefreshError {
             | RefreshError::State { .. }
             | RefreshError::Memory { .. }
             | RefreshError::Schema { .. }
+            | RefreshError::Columns { .. }
             | RefreshError::Plan { .. } => Remedy::BlockTable,
             RefreshError::Refused { .. } => Remedy::Reconfigure,
         }
@@ -115,6 +127,7 @@ impl Remedial for RefreshError {
             RefreshError::Plan { .. } => Some("F0423"),
             RefreshError::Refused { .. } => Some("F0424"),
             RefreshError::State { .. } => Some("F0425"),
+            RefreshError::Columns { .. } => Some("F0427"),
         }
     }
 }

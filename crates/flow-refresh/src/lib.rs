@@ -12,8 +12,8 @@
 //! 6. [`query`] runs a user's read-only SQL with the same engine.
 //!
 //! # Invariants
-//! - The result of a definition is a function of its input rows: no order of arrival, number of
-//!   threads, clock or random number shows in it (law 7).
+//! - The result of a definition is a function of its input rows, and of the recorded time where its
+//!   conditions name it: no order of arrival, number of threads, clock or random number shows in it (law 7).
 //! - A value that does not fit its type is an error that names the table, never another value.
 
 mod aggregates;
@@ -31,6 +31,7 @@ mod incremental;
 mod judged;
 mod kind;
 mod meeting;
+mod moment;
 mod output;
 mod output_rows;
 mod parse;
@@ -55,7 +56,7 @@ pub use incremental::{begin_delta, build_state, refresh_delta};
 pub use output::{LINEAGE_COLUMNS, schema_difference};
 pub use output_rows::{RowDigest, RowDigests, RowsToWrite, rows_to_write};
 pub use parse::parse;
-pub use plan::{Mode, Plan, PlannedTable, Reason, plan};
+pub use plan::{INPUT_COLUMNS, Mode, Plan, PlannedTable, QUERY_HASH, Reason, plan};
 pub use query::query;
 pub use refresh::{Inserted, RefreshContext, RefreshInput, RefreshOutput, refresh_full};
 pub use row_copies::{Copies, RowCopies};

@@ -4,9 +4,12 @@
 //! 2. Each definition is compiled over its inputs' columns: those planned before it, else those the
 //!    catalog has, else those the configuration declares.
 //! 3. What it gives becomes the table's columns.
+//! 4. A definition that was refreshed before is compiled over the columns that its inputs had then
+//!    ([`columns`]), so that `*` means the same for ever.
 //!
 //! A problem stops its own definition and those that read it, and no other.
 
+mod columns;
 mod graph;
 mod show;
 
@@ -17,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use arrow_schema::{Schema, SchemaRef};
+use datafusion::common::DataFusionError;
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::Query;
@@ -25,15 +29,23 @@ use flow_core::lake::SnapshotReader;
 use flow_core::{ColumnType, TableName, TableSchema};
 use serde::Serialize;
 
-use crate::compile;
+use crate::compile::{self, Compiled};
 use crate::definition::{Definition, Lag, Problem, RequestedMode};
 use crate::delta::DeltaPlan;
+use crate::determinism::Finding;
+use crate::error::RefreshError;
 use crate::output::{column_type, table_schema};
 use crate::select::{self, Reference};
 use crate::session;
 use crate::source::{SnapshotTable, plain_schema};
 use crate::tokens::Fault;
 use crate::tokens::{self, Place, find_word};
+
+use columns::{DeclaredColumns, ReadColumns};
+pub use columns::{INPUT_COLUMNS, QUERY_HASH};
+
+/// Is the refresh's time while a definition is only planned: any will do.
+const PLANNED_AT_US: i64 = 0;
 
 /// Says how a dynamic table is refreshed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -98,8 +110,41 @@ pub struct PlannedTable {
     pub level: usize,
     /// Computes its changes from those of its inputs, or says why only a full refresh can.
     pub delta: Result<Arc<DeltaPlan>, Vec<Reason>>,
+    /// Says that its conditions name the refresh's time, so that time alone changes its content.
+    pub time_bound: bool,
+    /// Says which columns of inputs came after the table was declared and are not taken up by its `*`.
+    pub drift: Vec<String>,
     /// Holds the columns of each input that the SQL may name.
     pub(crate) input_schemas: BTreeMap<TableName, SchemaRef>,
+    /// Holds those that it reads.
+    pub(crate) read: ReadColumns,
+}
+
+impl PlannedTable {
+    /// Is what the table's properties keep of this definition: its hash, and the columns of its inputs.
+    pub fn declaration(&self) -> BTreeMap<String, String> {
+        let columns = DeclaredColumns::of(&self.input_schemas);
+        let columns = serde_json::to_string(&columns).expect("names and types have a text");
+        BTreeMap::from([
+            (QUERY_HASH.to_owned(), self.query_hash.clone()),
+            (INPUT_COLUMNS.to_owned(), columns),
+        ])
+    }
+
+    /// Checks that an input has the columns that are read from it, with the types they were declared
+    /// with. The others may come and go.
+    ///
+    /// # Errors
+    /// BlockTable: one is gone or has another type.
+    pub fn check_input(&self, input: &TableName, found: &Schema) -> Result<(), RefreshError> {
+        match columns::changed(&self.read, input, found) {
+            None => Ok(()),
+            Some(changed) => Err(RefreshError::Columns {
+                table: self.name.to_string(),
+                message: changed.message,
+            }),
+        }
+    }
 }
 
 /// Holds every dynamic table that can be refreshed, and what is wrong with the others.
@@ -144,7 +189,9 @@ fn problem(definition: &Definition, fault: Fault) -> Problem {
 /// Plans all definitions against the tables of the catalog and those that the configuration
 /// declares (bronze tables that may not exist yet).
 ///
-/// A definition with a problem, or below one with a problem, is left out; all others are planned.
+/// A definition with a problem, or below one with a problem, is left out; all others are planned. Of a
+/// table that was refreshed before and of which an input lost a column that it reads, both are given: the
+/// plan, since the column may come back, and the problem.
 pub async fn plan(
     definitions: &[Definition],
     reader: &Arc<dyn SnapshotReader>,
@@ -162,7 +209,10 @@ pub async fn plan(
     let arranged = graph::arrange(parsed, declared, &mut plan.problems);
     for definition in arranged {
         match plan_one(&definition, &plan.tables, &names, reader, declared).await {
-            Ok(table) => plan.tables.push(table),
+            Ok((table, mut problems)) => {
+                plan.tables.push(table);
+                plan.problems.append(&mut problems);
+            }
             Err(mut problems) => plan.problems.append(&mut problems),
         }
     }
@@ -193,6 +243,12 @@ pub(crate) fn user_schema(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(user.cloned().collect::<Vec<_>>()))
 }
 
+fn nullable(schema: &SchemaRef) -> SchemaRef {
+    let fields = schema.fields().iter();
+    let fields = fields.map(|field| field.as_ref().clone().with_nullable(true));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
 /// Finds the columns of each input.
 async fn input_schemas(
     parsed: &Parsed<'_>,
@@ -214,8 +270,12 @@ async fn input_schemas(
             fail("F0406", format!("input {name} cannot be planned itself"));
         } else {
             match (reader.load(name).await, declared.get(name)) {
-                (Ok(Some(table)), _) => {
+                (Ok(Some(table)), Some(_)) => {
                     schemas.insert(name.clone(), user_schema(&table.schema));
+                }
+                // Another program may let a column hold NULL at any time.
+                (Ok(Some(table)), None) => {
+                    schemas.insert(name.clone(), nullable(&user_schema(&table.schema)));
                 }
                 (_, Some(schema)) => {
                     schemas.insert(name.clone(), user_schema(schema));
@@ -238,47 +298,41 @@ async fn plan_one(
     names: &[TableName],
     reader: &Arc<dyn SnapshotReader>,
     declared: &BTreeMap<TableName, SchemaRef>,
-) -> Result<PlannedTable, Vec<Problem>> {
+) -> Result<(PlannedTable, Vec<Problem>), Vec<Problem>> {
     let definition = parsed.definition;
-    let schemas = input_schemas(parsed, planned, names, reader, declared).await?;
-    let tables = schemas.iter().map(|(name, schema)| SnapshotTable {
-        name: name.clone(),
-        schema: schema.clone(),
-        stored: schema.clone(),
-        snapshot_id: None,
-        rows: None,
-        reader: reader.clone(),
-        rows_read: Arc::new(AtomicU64::new(0)),
-    });
-    let failed = |error: &datafusion::common::DataFusionError| {
-        vec![problem(definition, compile::fault(error, "F0409", &parsed.tokens))]
+    let today = input_schemas(parsed, planned, names, reader, declared).await?;
+    let before = declared_before(definition, reader).await?;
+    let schemas = match &before {
+        Some(before) => today
+            .iter()
+            .map(|(n, schema)| (n.clone(), before.fix(n, schema)))
+            .collect(),
+        None => today.clone(),
     };
-    let session = session::open(tables, session::Means::PLANNING).map_err(|error| failed(&error))?;
-    let state = session.state();
-    let compiled = compile::definition(&state, parsed.query.as_ref().clone())
-        .await
-        .map_err(|error| failed(&error))?;
+    let failed = |error: &DataFusionError| vec![problem(definition, compile::fault(error, "F0409", &parsed.tokens))];
+    let (state, compiled) = compile_over(parsed, &schemas, reader).await.map_err(|e| failed(&e))?;
     if !compiled.findings.is_empty() {
-        let refused = compiled.findings.iter().map(|finding| {
-            let place = compile::place(finding, &parsed.tokens);
-            let message = format!("{} ({})", finding.message, finding.code);
-            problem(definition, Fault::new(place, "F0410", message))
-        });
-        return Err(refused.collect());
+        return Err(refused(parsed, &compiled.findings));
     }
     let columns = output_columns(&compiled.plan).map_err(|(message, column)| {
         let place = column.and_then(|column| find_word(&parsed.tokens, &[&column]));
         let place = place.unwrap_or(Place::START);
         vec![problem(definition, Fault::new(place, "F0411", message))]
     })?;
+    let optimised = state.optimize(&compiled.plan).map_err(|error| failed(&error))?;
     // The engine meets some of what it cannot do only here.
-    state
-        .create_physical_plan(&compiled.plan)
-        .await
-        .map_err(|error| failed(&error))?;
+    let planner = state.query_planner();
+    let physical = planner.create_physical_plan(&optimised, &state).await;
+    physical.map_err(|error| failed(&error))?;
 
-    let delta = delta(parsed, &state, &compiled.plan, columns.clone()).await;
+    let time_bound = !compiled.times.is_empty();
+    let delta = match time_bound {
+        true => Err(reasons(parsed, compiled.times)),
+        false => delta(parsed, &state, &compiled.plan, columns.clone()).await,
+    };
     let (mode, reasons) = choose_mode(definition, &delta)?;
+    let operators = delta.as_ref().ok().map(Arc::as_ref);
+    let read = columns::read_columns(&optimised, operators).map_err(|error| failed(&error))?;
 
     let inputs: Vec<TableName> = parsed
         .references
@@ -286,7 +340,8 @@ async fn plan_one(
         .map(|reference| reference.name.clone())
         .collect();
     let above = planned.iter().filter(|table| inputs.contains(&table.name));
-    Ok(PlannedTable {
+    let lost = lost_columns(parsed, &read, &today);
+    let table = PlannedTable {
         name: definition.name.clone(),
         level: above.map(|table| table.level + 1).max().unwrap_or(0),
         inputs,
@@ -299,8 +354,99 @@ async fn plan_one(
         definition: definition.clone(),
         notes: compiled.notes,
         delta,
+        time_bound,
+        drift: drift(parsed, &schemas, &today, reader).await,
         input_schemas: schemas,
-    })
+        read,
+    };
+    Ok((table, lost))
+}
+
+/// Places what a definition must not hold.
+fn refused(parsed: &Parsed<'_>, findings: &[Finding]) -> Vec<Problem> {
+    let placed = findings.iter().map(|finding| {
+        let place = compile::place(finding, &parsed.tokens);
+        let message = format!("{} ({})", finding.message, finding.code);
+        problem(parsed.definition, Fault::new(place, "F0410", message))
+    });
+    placed.collect()
+}
+
+/// Reads over which columns of its inputs a definition was declared; `None` if its table is not there
+/// or holds the content of another query.
+async fn declared_before(
+    definition: &Definition,
+    reader: &Arc<dyn SnapshotReader>,
+) -> Result<Option<DeclaredColumns>, Vec<Problem>> {
+    let found = reader.load(&definition.name).await.map_err(|error| {
+        let message = format!("{} cannot be looked up: {error}", definition.name);
+        vec![problem(definition, Fault::new(Place::default(), "F0407", message))]
+    })?;
+    Ok(found.and_then(|table| DeclaredColumns::stored(&table, &definition.query_hash)))
+}
+
+/// Compiles a definition over inputs with these columns.
+async fn compile_over(
+    parsed: &Parsed<'_>,
+    schemas: &BTreeMap<TableName, SchemaRef>,
+    reader: &Arc<dyn SnapshotReader>,
+) -> Result<(SessionState, Compiled), DataFusionError> {
+    let tables = schemas.iter().map(|(name, schema)| SnapshotTable {
+        name: name.clone(),
+        schema: schema.clone(),
+        stored: schema.clone(),
+        snapshot_id: None,
+        rows: None,
+        reader: reader.clone(),
+        rows_read: Arc::new(AtomicU64::new(0)),
+    });
+    let state = session::open(tables, session::Means::PLANNING)?.state();
+    let compiled = compile::definition(&state, parsed.query.as_ref().clone(), PLANNED_AT_US).await?;
+    Ok((state, compiled))
+}
+
+/// Names the columns that are read and that inputs do not have as they were declared.
+fn lost_columns(parsed: &Parsed<'_>, read: &ReadColumns, today: &BTreeMap<TableName, SchemaRef>) -> Vec<Problem> {
+    let changed = today
+        .iter()
+        .filter_map(|(name, schema)| columns::changed(read, name, schema));
+    let lost = changed.map(|changed| {
+        let place = find_word(&parsed.tokens, &[&changed.column]).unwrap_or_default();
+        let message = format!(
+            "{}, and the SELECT reads it; give the column back as it was, or change the SELECT",
+            changed.message
+        );
+        problem(parsed.definition, Fault::new(place, "F0427", message))
+    });
+    lost.collect()
+}
+
+/// Says which columns came after the table was declared and would be read by its SELECT.
+async fn drift(
+    parsed: &Parsed<'_>,
+    declared: &BTreeMap<TableName, SchemaRef>,
+    today: &BTreeMap<TableName, SchemaRef>,
+    reader: &Arc<dyn SnapshotReader>,
+) -> Vec<String> {
+    let with_later = |(name, schema): (&TableName, &SchemaRef)| {
+        let today = today.get(name).unwrap_or(schema);
+        (name.clone(), columns::with_later(schema, today))
+    };
+    let all: BTreeMap<TableName, SchemaRef> = declared.iter().map(with_later).collect();
+    if all == *declared {
+        return Vec::new();
+    }
+    let read = match compile_over(parsed, &all, reader).await {
+        Ok((state, compiled)) => state
+            .optimize(&compiled.plan)
+            .and_then(|plan| columns::read_columns(&plan, None)),
+        Err(error) => Err(error),
+    };
+    match read {
+        Ok(read) => columns::drift(declared, &read),
+        // A name means two columns then, say.
+        Err(_) => columns::all_later(declared, today),
+    }
 }
 
 /// Makes the operators that compute changes, or places the reasons why there are none.
@@ -314,22 +460,25 @@ async fn delta(
     let arrow = flow_core::arrow::arrow_schema(&table_schema(columns));
     let user = Arc::new(Schema::new(arrow.fields()[..count].to_vec()));
     let delta = DeltaPlan::compile(state, plan, user).await;
-    delta.map(Arc::new).map_err(|findings| {
-        let placed = findings.into_iter().map(|finding| {
-            let place = compile::place(&finding, &parsed.tokens);
-            let at = parsed
-                .definition
-                .problem((place.line, place.column), "F0410", String::new());
-            Reason {
-                code: finding.code,
-                operator: finding.message,
-                file: at.file,
-                line: at.line,
-                column: at.column,
-            }
-        });
-        placed.collect()
-    })
+    delta.map(Arc::new).map_err(|findings| reasons(parsed, findings))
+}
+
+/// Places what keeps a table from incremental refreshes.
+fn reasons(parsed: &Parsed<'_>, findings: Vec<Finding>) -> Vec<Reason> {
+    let placed = findings.into_iter().map(|finding| {
+        let place = compile::place(&finding, &parsed.tokens);
+        let at = parsed
+            .definition
+            .problem((place.line, place.column), "F0410", String::new());
+        Reason {
+            code: finding.code,
+            operator: finding.message,
+            file: at.file,
+            line: at.line,
+            column: at.column,
+        }
+    });
+    placed.collect()
 }
 
 /// Says how a table is refreshed and why; refuses what was asked for and cannot be.

@@ -50,6 +50,9 @@ pub struct RefreshContext {
     pub run_id: String,
     /// Is the value of `_flow_processed_at`, in microseconds since 1970 UTC.
     pub processed_at_us: i64,
+    /// Is the time that `now()` gives in conditions, in microseconds since 1970 UTC. Only a table that is
+    /// [`PlannedTable::time_bound`] depends on it.
+    pub at_us: i64,
     /// Is how much memory the computation and the comparison may hold, in bytes.
     pub memory_bytes: usize,
     /// Is how many partitions the engine computes in parallel; 0 takes the number of cores.
@@ -160,7 +163,7 @@ async fn compute(
     let tables = open_inputs(table, inputs, reader, &rows_read).await?;
     let session = session::open(tables, context.means()).map_err(engine)?;
     let state = session.state();
-    let plan = compile_again(table, &state, context.memory_bytes).await?;
+    let plan = compile_again(table, &state, context).await?;
     let physical = state.create_physical_plan(&plan).await.map_err(engine)?;
 
     let arrow = flow_core::arrow::arrow_schema(&table.output);
@@ -218,7 +221,8 @@ pub(crate) async fn open_inputs(
                 message: format!("input {name} is gone"),
             })?;
             rows = loaded.rows_at(snapshot_id);
-            stored = loaded.schema;
+            stored = loaded.schema_at(snapshot_id).clone();
+            table.check_input(name, &stored)?;
         }
         tables.push(SnapshotTable {
             name: name.clone(),
@@ -237,7 +241,7 @@ pub(crate) async fn open_inputs(
 async fn compile_again(
     table: &PlannedTable,
     state: &datafusion::execution::session_state::SessionState,
-    memory_bytes: usize,
+    context: &RefreshContext,
 ) -> Result<datafusion::logical_expr::LogicalPlan, RefreshError> {
     let changed = |message: String| RefreshError::Plan {
         table: table.name.to_string(),
@@ -249,9 +253,9 @@ async fn compile_again(
     }
     let mut query = select::parse_tokens(&tokens).map_err(|fault| changed(fault.message))?;
     select::resolve(&mut query).map_err(|fault| changed(fault.message))?;
-    let compiled = compile::definition(state, *query)
+    let compiled = compile::definition(state, *query, context.at_us)
         .await
-        .map_err(|error| RefreshError::from_engine(&table.name.to_string(), memory_bytes, &error))?;
+        .map_err(|error| RefreshError::from_engine(&table.name.to_string(), context.memory_bytes, &error))?;
     if let Some(finding) = compiled.findings.first() {
         return Err(changed(finding.message.clone()));
     }

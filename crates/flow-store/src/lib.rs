@@ -52,7 +52,7 @@ pub use index::{BulkWriter, Found, RowIndex};
 pub use journal::{Chunks, Journal, Staged, Transactions};
 pub use layout::{FORMAT_VERSION, Family};
 pub use operations::{CompletionWrites, Kind, NewShare, OperationRecord, Operations, Share};
-pub use refreshes::{RUNS_MAX, RefreshBlocked, RefreshCompletion, RefreshRecord, RefreshRun, Refreshes};
+pub use refreshes::{NO_DATA, RUNS_MAX, RefreshBlocked, RefreshCompletion, RefreshRecord, RefreshRun, Refreshes};
 pub use state::{BulkState, PinnedState, StateId, StateStamp, States};
 pub use store::{Store, StoreOptions};
 pub use tables::{Hot, TableRecord, TableState, Tables};

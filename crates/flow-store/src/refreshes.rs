@@ -17,6 +17,9 @@ use crate::state::{self, StateStamp};
 /// Counts the refreshes kept in a dynamic table's history.
 pub const RUNS_MAX: u64 = 1000;
 
+/// Is the mode of a refresh that found by snapshot ids alone that there was nothing to do.
+pub const NO_DATA: &str = "NO_DATA";
+
 /// Says why a dynamic table does not refresh.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefreshBlocked {
@@ -59,6 +62,21 @@ pub struct RefreshRun {
     pub frontier: Frontier,
     /// Is the source position it reflects.
     pub data_lsn: Lsn,
+    /// Is the time that `now()` gave, in microseconds since 1970; `None` for a query that does not ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_us: Option<i64>,
+    /// Counts the refreshes that this entry stands for: more than one of [`NO_DATA`] that followed each
+    /// other, of which it has the first one's name and beginning and the newest one's position.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub runs: u64,
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn is_one(runs: &u64) -> bool {
+    *runs == 1
 }
 
 /// Is all that is kept of a dynamic table.
@@ -74,6 +92,9 @@ pub struct RefreshRecord {
     pub data_lsn: Lsn,
     /// Is the epoch in which that position lies, or an earlier one since which its inputs did not change.
     pub epoch: u64,
+    /// Is the time that it reflects, in microseconds since 1970; `None` for a query that does not ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_us: Option<i64>,
     /// Is the newest refresh.
     pub last: Option<RefreshRun>,
     /// Says that the user suspended it.
@@ -197,7 +218,8 @@ impl Refreshes {
         self.database.write(batch, Durability::Synced)
     }
 
-    /// Adds a refresh to a history; past [`RUNS_MAX`] the oldest goes.
+    /// Adds a refresh to a history; past [`RUNS_MAX`] the oldest goes. One of [`NO_DATA`] behind another
+    /// of the same frontier joins that, so that thousands of them push nothing out.
     ///
     /// # Durability
     /// Durable with the next synced write.
@@ -207,8 +229,29 @@ impl Refreshes {
     pub fn push_run(&self, name: &str, run: &RefreshRun) -> Result<(), StoreError> {
         let _held = self.database.exclusive();
         let mut batch = WriteBatch::default();
-        self.stage_run(&mut batch, name, run)?;
+        match self.last_run(name)? {
+            Some((key, last)) if run.mode == NO_DATA && last.mode == NO_DATA && last.frontier == run.frontier => {
+                let joined = RefreshRun {
+                    run_id: last.run_id,
+                    started_us: last.started_us,
+                    runs: last.runs + run.runs,
+                    ..run.clone()
+                };
+                let family = self.database.family(Family::RefreshRun);
+                batch.put_cf(family, &key, record::seal_json(&key, &joined));
+            }
+            _ => self.stage_run(&mut batch, name, run)?,
+        }
         self.database.write(batch, Durability::Logged)
+    }
+
+    /// Reads the newest run of a history, with its key.
+    fn last_run(&self, name: &str) -> Result<Option<(Vec<u8>, RefreshRun)>, StoreError> {
+        let Some(key) = self.database.last_key(Family::RefreshRun, &run_prefix(name))? else {
+            return Ok(None);
+        };
+        let run = self.database.get_json(Family::RefreshRun, &key)?;
+        Ok(run.map(|run| (key, run)))
     }
 
     /// Reads a history, oldest first.

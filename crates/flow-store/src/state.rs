@@ -23,6 +23,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use flow_core::Generation;
 use flow_core::frontier::Frontier;
+use flow_core::state::StateError;
 use rocksdb::{Range, ReadOptions, WriteBatch};
 use serde::{Deserialize, Serialize};
 
@@ -152,12 +153,16 @@ impl States {
     /// Durable with the next synced write.
     ///
     /// # Errors
-    /// Crash if a read or write fails.
-    pub fn drop_others(&self, keep: &BTreeSet<StateId>) -> Result<Vec<StateId>, StoreError> {
-        let mut left = self.generations()?;
-        left.retain(|id| !keep.contains(id));
-        left.iter().try_for_each(|id| self.drop_generation(*id))?;
-        Ok(left)
+    /// Crash if a read or write fails. Replan if state is damaged: who reads it will find that too, and
+    /// builds it anew.
+    pub fn drop_others(&self, keep: &BTreeSet<StateId>) -> Result<Vec<StateId>, StateError> {
+        let drop_others = || {
+            let mut left = self.generations()?;
+            left.retain(|id| !keep.contains(id));
+            left.iter().try_for_each(|id| self.drop_generation(*id))?;
+            Ok(left)
+        };
+        drop_others().map_err(|error: StoreError| error.into_state("list"))
     }
 
     /// Estimates the bytes a state takes on disk. What is still in write buffers is not counted.

@@ -114,6 +114,7 @@ fn describe(runs: &[Map<String, Value>]) -> String {
         .to_vec(),
     ];
     for run in runs {
+        let together = run.get("runs").and_then(Value::as_u64).filter(|runs| *runs > 1);
         let cell = |key: &str| match run.get(key) {
             Some(Value::String(text)) => text.clone(),
             Some(value) => value.to_string(),
@@ -130,7 +131,11 @@ fn describe(runs: &[Map<String, Value>]) -> String {
             "run_id",
             "reason",
         ];
-        rows.push(keys.into_iter().map(cell).collect());
+        let mut row: Vec<String> = keys.into_iter().map(cell).collect();
+        if let Some(runs) = together {
+            row[1] += &format!(" x{runs}");
+        }
+        rows.push(row);
     }
     output::columns(&rows)
 }

@@ -57,7 +57,7 @@ fn describe(plan: &Plan) -> String {
                 reason.column
             );
         }
-        for note in &table.notes {
+        for note in table.notes.iter().chain(&table.drift) {
             text += &format!("  note: {note}\n");
         }
     }

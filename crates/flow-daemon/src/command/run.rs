@@ -114,6 +114,9 @@ impl Service {
             Request::Resume { name } => Command::Resume {
                 name: names::dynamic_table(&name)?,
             },
+            Request::Drop { name } => Command::Drop {
+                name: names::dynamic_table(&name)?,
+            },
             Request::Verify { name } => Command::Verify {
                 name: names::dynamic_table(&name)?,
             },

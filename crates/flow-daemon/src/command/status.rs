@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use flow_engine::Status;
-use flow_engine::status::{Blocked, ProblemStatus, ServiceState};
+use flow_engine::status::{Blocked, DynamicTableState, ProblemStatus, ServiceState};
 use flow_http::metrics::{dynamic_state_name, state_name, table_state_name};
 
 use super::context;
@@ -122,11 +122,17 @@ fn dynamic_tables(status: &Status) -> String {
             format!("{:.1} s", table.lag_seconds),
         ]);
     }
-    let reasons = status
-        .dynamic_tables
-        .iter()
-        .filter_map(|table| reason(&table.name, table.blocked.as_ref()));
-    section(&rows, reasons.collect())
+    let mut reasons = String::new();
+    for table in &status.dynamic_tables {
+        reasons += &reason(&table.name, table.blocked.as_ref()).unwrap_or_default();
+        if table.state == DynamicTableState::Detached {
+            reasons += &format!("{} is detached: nothing declares it; its content stays\n", table.name);
+        }
+        for drift in &table.drift {
+            reasons += &format!("{}: {drift}\n", table.name);
+        }
+    }
+    section(&rows, reasons)
 }
 
 /// Lists what is wrong with the transformations and belongs to no table.

@@ -33,6 +33,11 @@ pub enum Request {
         /// The table.
         name: String,
     },
+    /// Removes a dynamic table that no definition declares.
+    Drop {
+        /// The table.
+        name: String,
+    },
     /// Recomputes a dynamic table at the cut it reflects and compares.
     Verify {
         /// The table.
@@ -162,6 +167,7 @@ mod tests {
             Request::Suspend { name: name() },
             r#"{"command":"suspend","name":"gold.q"}"#,
         );
+        check(Request::Drop { name: name() }, r#"{"command":"drop","name":"gold.q"}"#);
         let short: Request =
             serde_json::from_str(r#"{"command":"refresh","name":"gold.q"}"#).expect("full is optional");
         assert_eq!(
@@ -172,6 +178,7 @@ mod tests {
             }
         );
         for bad in [
+            r#"{"command":"truncate"}"#,
             r#"{"command":"drop"}"#,
             r#"{"command":"suspend"}"#,
             r#"{}"#,

@@ -7,17 +7,29 @@ use flow_store::RefreshRun;
 
 use super::{Dynamic, Order, Refresher, frontier_text, run_status};
 use crate::error::EngineError;
+use crate::failpoint;
 use crate::inputs::{Moment, Sight};
+use crate::publish::retrying;
+use crate::refresh_work::is_ours;
 use crate::status::{DynamicTableState, RefreshStatus, RunStatus};
 use crate::verify::{Verification, verify};
+
+fn undroppable(name: &TableName, why: &str) -> EngineError {
+    EngineError::Reconfigure {
+        code: "F0024",
+        message: format!("{name} cannot be dropped: {why}; nothing was changed"),
+    }
+}
 
 fn history_entry(run: RefreshRun) -> RunStatus {
     RunStatus {
         frontier: frontier_text(&run.frontier),
+        time: run.at_us.map(iso_utc),
         started_at: iso_utc(run.started_us),
         run_id: run.run_id,
         mode: run.mode,
         reason: run.reason,
+        runs: run.runs,
         data_lsn: run.data_lsn,
         predicted_ms: run.predicted_ms,
         duration_ms: run.duration_ms,
@@ -44,6 +56,11 @@ impl Refresher {
                 answer,
             } => {
                 let outcome = self.suspend(&name, suspended).await;
+                self.shared.board.post();
+                let _ = answer.send(outcome);
+            }
+            Order::Drop { name, answer } => {
+                let outcome = self.drop_detached(&name).await;
                 self.shared.board.post();
                 let _ = answer.send(outcome);
             }
@@ -102,6 +119,7 @@ impl Refresher {
         moment: &mut Moment,
     ) -> Result<Result<RefreshStatus, String>, EngineError> {
         let name = self.tables[index].planned.name.clone();
+        let began = self.shared.clock.monotonic();
         let inputs = match self.inputs(index, moment).await {
             Ok(Sight::Ready(inputs)) if inputs.data_lsn >= self.tables[index].data_lsn => inputs,
             Ok(Sight::NotYet(Some(missing))) => return Ok(Err(format!("its input {missing} has no content yet"))),
@@ -109,6 +127,10 @@ impl Refresher {
             Err(error) if error.remedy() == Remedy::Crash => return Err(error),
             Err(error) => return Ok(Err(crate::board::chain(&error))),
         };
+        let table = &self.tables[index];
+        if !full && table.blocked.is_none() && !table.planned.time_bound && table.reflects(&inputs) {
+            return Ok(Ok(self.no_data(index, &inputs, "requested", began)?));
+        }
         let nonce = full.then(|| uuid::Uuid::new_v4().simple().to_string());
         self.tables[index].blocked = None;
         self.tables[index].failure = None;
@@ -152,6 +174,73 @@ impl Refresher {
         table.record = Some(record);
         self.note();
         Ok(())
+    }
+
+    /// Removes a table that nothing declares and nothing reads: from the catalog, and all that is kept of
+    /// it here. Its files stay.
+    ///
+    /// IMPORTANT: the catalog first. A crash between the two leaves a detached table without content, and
+    /// the command can be given again; the other way round a table would be left that nobody shows.
+    async fn drop_detached(&mut self, name: &TableName) -> Result<(), EngineError> {
+        self.refuse_drop(name)?;
+        while self.busy.contains(name) {
+            if let Some(ended) = self.running.join_next().await {
+                self.ended(ended)?;
+            }
+        }
+        let found = retrying(&self.shared, "the catalog", || self.shared.lake.load(name)).await?;
+        let text = name.to_string();
+        let kept = self.shared.store.refreshes().get(&text)?;
+        if found.is_none() && kept.is_none() {
+            return Err(EngineError::Reconfigure {
+                code: "F0015",
+                message: format!("no dynamic table is called {name}; nothing was changed"),
+            });
+        }
+        if let Some(table) = found {
+            if !is_ours(&self.shared, &table) {
+                return Err(undroppable(
+                    name,
+                    "the catalog's table of this name is not a dynamic table of ours",
+                ));
+            }
+            let dropped = retrying(&self.shared, "the catalog", || self.shared.lake.drop_table(&table)).await?;
+            if !dropped {
+                return Err(undroppable(
+                    name,
+                    "another program changed it at the same moment; try again",
+                ));
+            }
+        }
+        failpoint::hit("table_dropped");
+        self.shared.store.refreshes().remove(&text)?;
+        if let Some(stamp) = kept.and_then(|record| record.state) {
+            self.shared.store.states().drop_generation(stamp.id)?;
+        }
+        self.shared.reads.forget(name);
+        self.unplanned.remove(&text);
+        tracing::info!(table = text, "dropped");
+        self.note();
+        Ok(())
+    }
+
+    /// Refuses to drop what is declared, may be, or is read.
+    fn refuse_drop(&self, name: &TableName) -> Result<(), EngineError> {
+        if let Some(&index) = self.names.get(name) {
+            let file = self.tables[index].planned.definition.file.display();
+            let why = format!("{file} declares it: remove that and reload, or restart");
+            return Err(undroppable(name, &why));
+        }
+        let mut problems = self.problems.iter();
+        if let Some(problem) = problems.find(|p| p.table.as_ref().is_none_or(|table| table == name)) {
+            let why = format!("a definition that cannot be planned declares it, or may: {problem}");
+            return Err(undroppable(name, &why));
+        }
+        let mut readers = self.tables.iter().filter(|table| table.planned.inputs.contains(name));
+        match readers.next() {
+            Some(reader) => Err(undroppable(name, &format!("{} reads it", reader.planned.name))),
+            None => Ok(()),
+        }
     }
 
     /// Compares a table with its recomputation, after a refresh of it that is under way.

@@ -84,6 +84,7 @@ pub(crate) fn full_status() -> Status {
             }),
             blocked: Some(blocked),
             held_by: Some("silver.x".into()),
+            drift: Vec::new(),
             state_bytes: 4096,
         }],
         problems: vec![ProblemStatus {

@@ -1,7 +1,5 @@
 //! Reading tables of other programs through the Iceberg library's scan.
 
-use std::sync::Arc;
-
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use futures::{Stream, StreamExt};
@@ -23,26 +21,25 @@ pub(super) fn read(
         .schema(table.metadata())
         .and_then(|schema| iceberg::arrow::schema_to_arrow_schema(&schema))
         .map_err(LakeError::iceberg("map the schema", table.name()))?;
-    let wanted: SchemaRef = match projection {
-        Some(indexes) => schema
-            .project(&indexes)
-            .map_err(LakeError::arrow("choose columns", table.name()))?
-            .into(),
-        None => Arc::new(schema.clone()),
+    let mut indexes: Vec<usize> = match projection {
+        Some(indexes) => indexes,
+        None => (0..schema.fields().len()).collect(),
     };
-    // The library counts no rows without a column, so a scan of none reads the first.
-    let names = match wanted.fields().first() {
-        Some(_) => wanted.fields().iter().map(|field| field.name().clone()).collect(),
-        None => schema
-            .fields()
-            .first()
-            .map(|field| field.name().clone())
-            .into_iter()
-            .collect(),
-    };
+    let wanted: SchemaRef = schema
+        .project(&indexes)
+        .map_err(LakeError::arrow("choose columns", table.name()))?
+        .into();
+    // IMPORTANT: in the table's order. The library gives the columns of some files in the file's order
+    // under the names in the order that they were asked for.
+    indexes.sort_unstable();
+    // It counts no rows without a column, so a scan of none reads the first.
+    if indexes.is_empty() && !schema.fields().is_empty() {
+        indexes.push(0);
+    }
+    let names: Vec<String> = indexes.iter().map(|at| schema.field(*at).name().clone()).collect();
     let (senders, stream) = channel::channel(1);
     for sender in senders {
-        let (table, wanted, names) = (table.clone(), wanted.clone(), Vec::clone(&names));
+        let (table, wanted, names) = (table.clone(), wanted.clone(), names.clone());
         tokio::task::spawn_blocking(move || {
             let result = run(&table, snapshot_id, &names, &wanted, &sender);
             sender.finish(result);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow_schema::{DataType, Field, Fields, SchemaRef};
 use flow_core::TableName;
-use flow_core::arrow::{FIELD_ID_KEY, arrow_schema};
+use flow_core::arrow::FIELD_ID_KEY;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
@@ -15,10 +15,10 @@ use parquet::arrow::arrow_reader::{
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
 
 use super::positions::Wanted;
-use super::{is_ours, snapshot_of};
+use super::{arrow_schema_of, snapshot_of};
 use crate::error::LakeError;
+use crate::files;
 use crate::table::Table;
-use crate::{files, schema};
 
 /// Counts the rows of a batch where rows are small.
 const BATCH_ROWS: usize = 8192;
@@ -42,14 +42,7 @@ fn columns(table: &Table, snapshot_id: i64) -> Result<SchemaRef, LakeError> {
     let iceberg = snapshot_of(table, snapshot_id)?
         .schema(metadata)
         .map_err(LakeError::iceberg("find a snapshot's schema", table.name()))?;
-    if is_ours(table) {
-        let own = schema::from_iceberg(table.name(), &iceberg, metadata.properties())?;
-        return Ok(arrow_schema(&own));
-    }
-    let foreign = iceberg::arrow::schema_to_arrow_schema(&iceberg);
-    Ok(foreign
-        .map_err(LakeError::iceberg("map the schema", table.name()))?
-        .into())
+    arrow_schema_of(table, &iceberg)
 }
 
 fn field_id(field: &Field) -> Option<i32> {

@@ -1,5 +1,7 @@
 //! Other programs on the same catalog: they read, list, write, and are noticed.
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int32Type;
 use flow_core::TableName;
 use flow_core::lake::SnapshotReader;
 use flow_lake::{CommitOutcome, Look};
@@ -99,14 +101,21 @@ async fn foreign_tables_are_read_at_any_snapshot() {
         Some(made["snapshot"].clone())
     );
     for (snapshot, rows) in [(&table.snapshots[0], 2), (table.snapshots.last().expect("current"), 3)] {
-        for projection in [None, Some(vec![2, 0]), Some(vec![])] {
-            let width = projection.as_ref().map_or(3, Vec::len);
+        for projection in [None, Some(vec![2, 0]), Some(vec![3, 0]), Some(vec![])] {
+            let width = projection.as_ref().map_or(4, Vec::len);
             let stream = lake.scan(&name, snapshot.snapshot_id, projection).await.expect("scan");
             let batches: Vec<_> = stream.try_collect().await.expect("batches");
             assert_eq!(batches.iter().map(|b| b.num_rows()).sum::<usize>(), rows);
             assert!(batches.iter().all(|b| b.num_columns() == width));
-            if width == 3 {
+            if width == 4 {
                 assert!(batches.iter().all(|b| b.schema() == table.schema));
+            }
+            // Each column has its own values, in whatever order they are asked for.
+            for batch in &batches {
+                let numbers = |name| Some(batch.column_by_name(name)?.as_primitive::<Int32Type>().values());
+                if let (Some(n), Some(m)) = (numbers("n"), numbers("m")) {
+                    assert!(n.iter().zip(m).all(|(n, m)| n * 10 == *m), "{n:?} {m:?}");
+                }
             }
         }
     }

@@ -38,6 +38,7 @@ impl Plan {
             table
                 .notes
                 .iter()
+                .chain(&table.drift)
                 .for_each(|note| text.push_str(&format!("  note {note}\n")));
         }
         self.problems
@@ -60,6 +61,8 @@ impl Plan {
                 "lag": lag_text(table.lag),
                 "columns": columns.collect::<Vec<_>>(),
                 "notes": table.notes,
+                "drift": table.drift,
+                "time_bound": table.time_bound,
             })
         });
         json!({"tables": tables.collect::<Vec<_>>(), "problems": self.problems})

@@ -109,6 +109,7 @@ impl SnapshotReader for MemoryLake {
                     timestamp_ms: 0,
                     operation: "append".into(),
                     summary: BTreeMap::from([("total-records".into(), rows.num_rows().to_string())]),
+                    schema: rows.schema(),
                 })
                 .collect(),
             properties: BTreeMap::new(),

@@ -8,6 +8,7 @@ mod computing;
 mod delta;
 mod differing;
 mod lake;
+mod moments;
 mod planning;
 mod postgres;
 mod refusing;

@@ -101,12 +101,37 @@ async fn columns_that_no_table_can_hold_are_refused() {
 #[tokio::test]
 async fn what_has_no_one_result_is_refused_by_name() {
     check("SELECT now() AS a FROM bronze.f", 2, 8, "F0410", "now()").await;
+    // Without a column it decides all rows at once, and nowhere else does it compare.
     check(
-        "SELECT id FROM bronze.f WHERE day < current_date",
+        "SELECT id FROM bronze.f WHERE current_date > '2020-01-01'",
         2,
-        37,
+        31,
         "F0410",
         "current_date",
+    )
+    .await;
+    check(
+        "SELECT id FROM bronze.f WHERE day IN (current_date)",
+        2,
+        39,
+        "F0410",
+        "current_date",
+    )
+    .await;
+    check(
+        "SELECT f.id FROM bronze.f JOIN bronze.d ON f.z < now()",
+        2,
+        50,
+        "F0410",
+        "now()",
+    )
+    .await;
+    check(
+        "SELECT z < current_timestamp AS a FROM bronze.f",
+        2,
+        12,
+        "F0410",
+        "now()",
     )
     .await;
     check("SELECT random() AS a FROM bronze.f", 2, 8, "F0410", "random()").await;

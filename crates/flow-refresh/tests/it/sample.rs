@@ -177,6 +177,7 @@ pub(crate) async fn try_planned(select: &str, lake: &Arc<MemoryLake>) -> Result<
 
 pub(crate) fn context(partitions: usize) -> RefreshContext {
     RefreshContext {
+        at_us: 0,
         run_id: "run-1".into(),
         processed_at_us: 1_700_000_000_000_000,
         memory_bytes: 256 << 20,

@@ -3,7 +3,7 @@
 use flow_core::frontier::Frontier;
 use flow_core::{Epoch, Generation, Lsn, Remedial, Remedy, TableId};
 use flow_store::{
-    Hot, InitState, LedgerPosition, RUNS_MAX, RefreshBlocked, RefreshRecord, RefreshRun, StateId, StateStamp,
+    Hot, InitState, LedgerPosition, NO_DATA, RUNS_MAX, RefreshBlocked, RefreshRecord, RefreshRun, StateId, StateStamp,
     TableState,
 };
 
@@ -23,6 +23,17 @@ pub(crate) fn run(n: u64) -> RefreshRun {
         rows_deleted: 1,
         frontier: Frontier([("bronze.orders".to_owned(), Some(i64::MAX))].into()),
         data_lsn: Lsn(n),
+        at_us: None,
+        runs: 1,
+    }
+}
+
+/// Is a run that found nothing to do.
+fn no_data(n: u64) -> RefreshRun {
+    RefreshRun {
+        mode: NO_DATA.into(),
+        at_us: Some(-5),
+        ..run(n)
     }
 }
 
@@ -45,6 +56,7 @@ pub(crate) fn refresh(n: u64) -> RefreshRecord {
         query_hash: "abc".into(),
         frontier: run(n).frontier,
         data_lsn: Lsn(n),
+        at_us: None,
         epoch: n,
         last: Some(run(n)),
         suspended: true,
@@ -125,6 +137,34 @@ fn histories_are_bounded_and_apart() {
     );
     assert_eq!(refreshes.history("gold.ab").expect("readable"), [run(1)]);
     assert_eq!(refreshes.history("gold").expect("readable"), []);
+}
+
+#[test]
+fn runs_that_found_nothing_to_do_join_and_push_nothing_out() {
+    let dir = temp();
+    let store = open(dir.path());
+    let refreshes = store.refreshes();
+    refreshes.push_run("gold.a", &run(0)).expect("written");
+    for n in 1..=RUNS_MAX + 10 {
+        refreshes.push_run("gold.a", &no_data(n)).expect("written");
+    }
+    let joined = RefreshRun {
+        runs: RUNS_MAX + 10,
+        data_lsn: Lsn(RUNS_MAX + 10),
+        rows_changed: Some(RUNS_MAX + 10),
+        ..no_data(1)
+    };
+    assert_eq!(refreshes.history("gold.a").expect("readable"), [run(0), joined.clone()]);
+    // Others end a row of them, and so does another frontier.
+    refreshes.push_run("gold.a", &run(5)).expect("written");
+    refreshes.push_run("gold.a", &no_data(6)).expect("written");
+    let other = RefreshRun {
+        frontier: Frontier::default(),
+        ..no_data(7)
+    };
+    refreshes.push_run("gold.a", &other).expect("written");
+    let history = refreshes.history("gold.a").expect("readable");
+    assert_eq!(history, [run(0), joined, run(5), no_data(6), other]);
 }
 
 #[test]
