@@ -4,6 +4,7 @@ import pathlib
 import random
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -12,7 +13,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from flowtest.daemon import Flow  # noqa: E402
 from flowtest.lake import DuckReader, PyIcebergReader  # noqa: E402
-from flowtest.postgres import Server  # noqa: E402
+from flowtest.postgres import TOOLS, Server  # noqa: E402
 
 
 def pytest_addoption(parser):
@@ -134,6 +135,14 @@ def read():
     yield readers
     for reader in made:
         reader.close()
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """Is a folder with Spark and its jars."""
+    folder = scratch("spark")
+    subprocess.run([str(TOOLS / "spark-iceberg.sh"), str(folder)], check=True, stdout=subprocess.DEVNULL, timeout=900)
+    return folder
 
 
 @pytest.fixture

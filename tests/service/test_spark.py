@@ -4,16 +4,8 @@ import subprocess
 
 import pytest
 
-from conftest import scratch
 from flowtest import oracle, workload
 from flowtest.postgres import TOOLS
-
-
-@pytest.fixture(scope="session")
-def spark():
-    folder = scratch("spark")
-    subprocess.run([str(TOOLS / "spark-iceberg.sh"), str(folder)], check=True, stdout=subprocess.DEVNULL, timeout=900)
-    return folder
 
 
 def ask(spark, flow, *sql):

@@ -86,7 +86,7 @@ pub struct SourceConfig {
 pub struct HttpConfig {
     /// Is where to listen; port 0 takes any free one.
     pub listen: SocketAddr,
-    /// Is the bearer token that `/status` asks for.
+    /// Is the bearer token that `/status` and the catalog ask for.
     pub token: Option<Secret>,
 }
 

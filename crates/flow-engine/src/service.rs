@@ -100,6 +100,7 @@ impl Engine {
             beat_ms: beat_ms.clone(),
             http,
             clock: clock.clone(),
+            lake: lake.clone(),
         };
         let compute = Compute::start()?;
         let shared = Arc::new(Shared::new(

@@ -6,6 +6,7 @@
 //! | `/readyz` | 200 if ready, else 503; the body names the state |
 //! | `/status` | the status document; asks for the token if there is one |
 //! | `/metrics` | Prometheus text |
+//! | `/iceberg/…` | the catalog, see [`crate::iceberg`]; asks for the token if there is one |
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +16,11 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use flow_lake::ServedCatalog;
 
-use crate::metrics;
 use crate::observed::Observed;
+use crate::token::presents;
+use crate::{iceberg, metrics};
 
 /// The main loop turns several times a second and waits for nothing that can take long; this is
 /// far above any pause of a loaded machine.
@@ -30,14 +33,19 @@ pub(crate) struct Shared {
     pub(crate) token: Option<Arc<str>>,
 }
 
-pub(crate) fn router(shared: Shared) -> Router {
-    Router::new()
+pub(crate) fn router(shared: Shared, catalog: Option<ServedCatalog>) -> Router {
+    let served = catalog.map(|catalog| iceberg::router(catalog, shared.token.clone()));
+    let router = Router::new()
         .route("/healthz", get(live))
         .route("/livez", get(live))
         .route("/readyz", get(ready))
         .route("/status", get(status))
         .route("/metrics", get(metrics_text))
-        .with_state(shared)
+        .with_state(shared);
+    match served {
+        Some(served) => router.nest("/iceberg", served),
+        None => router,
+    }
 }
 
 async fn live(State(shared): State<Shared>) -> Response {
@@ -71,17 +79,4 @@ async fn status(State(shared): State<Shared>, headers: HeaderMap) -> Response {
 async fn metrics_text(State(shared): State<Shared>) -> Response {
     let text = metrics::render(shared.observed.as_ref());
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
-}
-
-/// Says whether the request carries the token; takes the same time wherever a wrong one differs.
-fn presents(headers: &HeaderMap, token: &str) -> bool {
-    let given = headers
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.as_bytes().strip_prefix(b"Bearer "))
-        .unwrap_or_default();
-    let differing = given
-        .iter()
-        .zip(token.bytes())
-        .fold(0, |bits, (left, right)| bits | (left ^ right));
-    given.len() == token.len() && differing == 0
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flow_core::{Remedial, Remedy};
+use flow_lake::ServedCatalog;
 use tokio::net::TcpListener;
 
 use crate::limit::LimitedListener;
@@ -25,7 +26,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(2);
 pub struct HttpOptions {
     /// Is the address; port 0 takes any free one.
     pub listen: SocketAddr,
-    /// Is the bearer token that `/status` asks for; probes and metrics stay open.
+    /// Is the bearer token that `/status` and the catalog ask for; probes and metrics stay open.
     pub token: Option<String>,
 }
 
@@ -110,20 +111,19 @@ impl HttpServer {
         self.address
     }
 
-    /// Serves until `shutdown` resolves; requests in progress then have two seconds.
+    /// Serves until `shutdown` resolves, the catalog too if there is one; requests in progress then have two seconds.
     ///
     /// # Errors
     /// Retry: the listener failed.
     pub async fn serve(
         self,
         observed: Arc<dyn Observed>,
+        catalog: Option<ServedCatalog>,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), HttpError> {
         let (stopping, stopped) = tokio::sync::oneshot::channel::<()>();
-        let router = router(Shared {
-            observed,
-            token: self.token.map(Arc::from),
-        });
+        let token = self.token.map(Arc::from);
+        let router = router(Shared { observed, token }, catalog);
         let signal = async move {
             shutdown.await;
             // The receiver is gone only when serving has ended, and then nobody waits.

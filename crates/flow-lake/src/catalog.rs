@@ -3,7 +3,8 @@
 //! Tables `iceberg_tables` and `iceberg_namespace_properties` are those of the JDBC catalog,
 //! version 1. Beside them, for this program alone: `flow_operations` and `flow_sources`
 //! (published operations and positions), `flow_commits` (which attempt made which snapshot, kept
-//! even where a snapshot expires) and `flow_expired_metadata` (files to delete later).
+//! even where a snapshot expires), `flow_expired_metadata` (files to delete later), `flow_tables` (the
+//! tables this program made) and `flow_answers` (answers that the REST catalog may have to repeat).
 //!
 //! Blocks; callers use a blocking thread. Never reads or writes a lake file.
 
@@ -18,9 +19,10 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, Transactio
 
 use crate::error::LakeError;
 
+pub(crate) mod serve;
 mod swap;
 
-pub(crate) use swap::{Swap, SwapOutcome, SwapRecord};
+pub(crate) use swap::{Swap, SwapOutcome, SwapRecord, swap_one};
 
 /// Is the catalog's own name in its tables.
 pub(crate) const CATALOG_NAME: &str = "flow";
@@ -67,6 +69,14 @@ CREATE TABLE IF NOT EXISTS flow_commits (
 CREATE TABLE IF NOT EXISTS flow_expired_metadata (
     metadata_location TEXT PRIMARY KEY,
     expired_at INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS flow_answers (
+    key TEXT PRIMARY KEY,
+    request TEXT NOT NULL,
+    refusal TEXT,
+    body TEXT,
+    metadata_location TEXT,
+    answered_at INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS flow_answers_by_time ON flow_answers (answered_at);
 ";
 
 /// Is the one connection of this process.
@@ -234,22 +244,24 @@ impl Catalog {
         })
     }
 
-    /// Adds a table and the namespaces above it; `false` if the name is taken.
-    pub(crate) fn insert(&self, name: &TableName, metadata_location: &str) -> Result<bool, LakeError> {
+    /// Adds a table of this program's own and the namespaces above it; `false` if the name is taken.
+    pub(crate) fn insert(
+        &self,
+        name: &TableName,
+        metadata_location: &str,
+        table_uuid: &str,
+    ) -> Result<bool, LakeError> {
         self.write("create a table", |tx| {
-            let levels: Vec<&str> = name.schema.split('.').collect();
-            for depth in 1..=levels.len() {
-                tx.execute(
-                    "INSERT OR IGNORE INTO iceberg_namespace_properties VALUES (?, ?, 'exists', 'true')",
-                    params![CATALOG_NAME, levels[..depth].join(".")],
-                )?;
-            }
+            insert_namespaces(tx, &name.schema)?;
             let added = tx.execute(
                 "INSERT OR IGNORE INTO iceberg_tables (catalog_name, table_namespace, table_name,
                      metadata_location, previous_metadata_location, iceberg_type)
                  VALUES (?, ?, ?, ?, NULL, 'TABLE')",
                 params![CATALOG_NAME, name.schema, name.name, metadata_location],
             )?;
+            if added == 1 {
+                serve::insert_owner(tx, table_uuid)?;
+            }
             Ok(added == 1)
         })
     }
@@ -329,6 +341,16 @@ fn has_type_column(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(present > 0)
 }
 
+/// Adds a namespace and those above it, where they are missing.
+fn insert_namespaces(tx: &Transaction<'_>, namespace: &str) -> rusqlite::Result<()> {
+    let levels: Vec<&str> = namespace.split('.').collect();
+    for depth in 1..=levels.len() {
+        tx.prepare_cached("INSERT OR IGNORE INTO iceberg_namespace_properties VALUES (?, ?, 'exists', 'true')")?
+            .execute(params![CATALOG_NAME, levels[..depth].join(".")])?;
+    }
+    Ok(())
+}
+
 /// Adds the column that version 1 of the JDBC catalog has and version 0 lacks.
 fn add_type_column(tx: &Transaction<'_>) -> rusqlite::Result<()> {
     if !has_type_column(tx)? {
@@ -389,7 +411,7 @@ mod tests {
         assert_eq!(catalog.list().expect("lists"), std::slice::from_ref(&name));
         assert_eq!(catalog.pointer(&name).expect("looks").as_deref(), Some("/x/1.json"));
         assert_eq!(catalog.pointers().expect("looks").len(), 1);
-        catalog.insert(&name, "/x/2.json").expect_err("is for reading");
+        catalog.insert(&name, "/x/2.json", "u").expect_err("is for reading");
         drop(catalog);
         assert_eq!(std::fs::read(&path).expect("is there"), before);
         assert_eq!(std::fs::read_dir(dir.path()).expect("is there").count(), 1);

@@ -72,7 +72,8 @@ fn create(
     }
     let metadata_location = format!("{location}/metadata/00000-{}.metadata.json", Uuid::new_v4());
     files::write_together(&[metadata::to_file(&metadata_location, &metadata)?])?;
-    if !shared.catalog.insert(name, &metadata_location)? {
+    let table_uuid = metadata.uuid().to_string();
+    if !shared.catalog.insert(name, &metadata_location, &table_uuid)? {
         // Another process was faster; our file was never visible, and its name is ours alone.
         files::delete(&files::local_path(&metadata_location))?;
         return Err(exists());

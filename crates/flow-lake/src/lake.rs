@@ -24,6 +24,12 @@ const EXPIRED_METADATA_US: i64 = 3600 * 1_000_000;
 /// stays unresolved.
 const PROOF_US: i64 = 7 * 24 * 3600 * 1_000_000;
 
+/// Is how long the REST catalog's answers can be repeated, in microseconds: twice what it promises.
+const ANSWER_US: i64 = 3600 * 1_000_000;
+
+/// Is the table property that names the source whose table it is.
+const SOURCE_ID: &str = "flow.source-id";
+
 /// Counts the tries of a property change against tables that others commit to.
 const PROPERTY_TRIES: usize = 20;
 
@@ -125,7 +131,31 @@ impl Lake {
         files::make_dirs(&parent)?;
         let catalog = Catalog::open(&options.catalog_path)?;
         files::sync_dir(&parent)?;
-        Ok(Lake::over(catalog, options, clock))
+        let lake = Lake::over(catalog, options, clock);
+        lake.begin_owners()?;
+        Ok(lake)
+    }
+
+    /// Begins to record which tables are this program's own. Those of an earlier version are told by
+    /// the property that it gave them, which nobody else had a way to set.
+    fn begin_owners(&self) -> Result<(), LakeError> {
+        let shared = &self.shared;
+        if shared.catalog.knows_owners()? {
+            return Ok(());
+        }
+        let mut own = Vec::new();
+        for (name, location) in shared.catalog.pointers()? {
+            match shared.versions.load(&location) {
+                Ok(version) if version.metadata.properties().contains_key(SOURCE_ID) => {
+                    own.push(version.metadata.uuid().to_string());
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!(table = %name, %error, "cannot tell whose table it is: it counts as foreign")
+                }
+            }
+        }
+        shared.catalog.begin_owners(&own)
     }
 
     /// Opens a lake that is there, to read; `None` if there is no catalog. Makes nothing and changes
@@ -284,6 +314,7 @@ impl Lake {
                 shared.versions.retire(location);
             }
             shared.catalog.forget(&locations, now - PROOF_US)?;
+            shared.catalog.forget_answers(now - ANSWER_US)?;
             Ok(locations.len())
         })
         .await

@@ -11,6 +11,7 @@
 //! 5. [`Lake::look`] settles a commit whose outcome is not known.
 //! 6. [`flow_core::lake::SnapshotReader`] reads any retained snapshot. Who only reads opens the lake
 //!    with [`Lake::open_existing`], which makes nothing; [`probe`] asks whether it could be made.
+//! 7. [`Lake::serve`] gives the catalog to other programs, who keep tables of their own in it.
 
 mod blocking;
 mod catalog;
@@ -25,6 +26,7 @@ mod probe;
 mod read;
 mod schema;
 mod seal;
+mod serve;
 mod table;
 mod writer;
 
@@ -34,6 +36,7 @@ pub use lake::{Lake, LakeOptions};
 pub use probe::probe;
 pub use read::{PlacedChanges, Places};
 pub use seal::{SealInput, Sealed};
+pub use serve::{Page, Refusal, Reply, Request, ServeError, ServedCatalog, Snapshots, View, table_name};
 pub use table::Table;
 pub use writer::{DataWriter, Place, WrittenFile};
 

@@ -34,6 +34,9 @@ async fn serve(file: &Path, config: Config, options: EngineOptions, run: &Run) -
     let http = HttpServer::bind(wire::http_options(&config)).await?;
     let state_dir = config.state_dir.clone();
     let (mut engine, handle) = Engine::open(options, context::clock()).await?;
+    let lake = handle.lake().clone();
+    let catalog = tokio::task::spawn_blocking(move || lake.serve()).await;
+    let catalog = catalog.map_err(|error| Failure::new(Exit::Failure, error.to_string()))??;
     let control = ControlServer::bind(&state_dir).map_err(|error| {
         let message = format!("cannot make the control socket in {}: {error}", state_dir.display());
         Failure::new(Exit::Reconfigure, message)
@@ -56,7 +59,7 @@ async fn serve(file: &Path, config: Config, options: EngineOptions, run: &Run) -
     };
     tokio::spawn(signals.watch(shutdown.clone(), reload));
     let control = tokio::spawn(control.serve(service, ended.clone()));
-    let http = tokio::spawn(http.serve(Arc::new(handle), ended.clone().cancelled_owned()));
+    let http = tokio::spawn(http.serve(Arc::new(handle), Some(catalog), ended.clone().cancelled_owned()));
 
     let outcome = work(&mut engine, run, &shutdown).await;
     ended.cancel();

@@ -153,12 +153,14 @@ sections! {
         blocked_journal_max: Size, default "\"10GiB\"", range "\"1MiB\"", "\"1024TiB\"";
     }
 
-    /// Probes, metrics and status (see `docs/observability.md`).
+    /// Probes, metrics and status (see `docs/observability.md`), and the catalog for other programs
+    /// (see `docs/rest-catalog.md`).
     Http {
         /// Address and port. Port 0 takes any free one, which the log and `status` show.
         listen: String, default "\"127.0.0.1:9464\"";
-        /// Name of the environment variable that holds the bearer token which `/status` then asks
-        /// for. Required when `listen` is not a loopback address; probes and metrics stay open.
+        /// Name of the environment variable that holds the bearer token which `/status` and the
+        /// catalog then ask for. Required when `listen` is not a loopback address; probes and metrics
+        /// stay open.
         token_env: String;
         /// Cuts handed out to readers: not in this version.
         cut_retention: Duration;

@@ -14,6 +14,7 @@ use flow_engine::status::{
     TableStatusState,
 };
 use flow_http::{HttpOptions, HttpServer, Observed};
+use flow_lake::ServedCatalog;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -116,6 +117,11 @@ pub(crate) struct Running {
 
 /// Starts a server on any free port.
 pub(crate) async fn start(status: Status, token: Option<&str>) -> Running {
+    start_with(status, token, None).await
+}
+
+/// Starts a server that serves a catalog too.
+pub(crate) async fn start_with(status: Status, token: Option<&str>, catalog: Option<ServedCatalog>) -> Running {
     let options = HttpOptions {
         listen: "127.0.0.1:0".parse().expect("an address"),
         token: token.map(str::to_owned),
@@ -132,7 +138,7 @@ pub(crate) async fn start(status: Status, token: Option<&str>) -> Running {
         // A dropped sender means that the test ended; stop too.
         let _ = stopped.await;
     };
-    let serving = tokio::spawn(server.serve(shown.clone(), shutdown));
+    let serving = tokio::spawn(server.serve(shown.clone(), catalog, shutdown));
     Running {
         address,
         shown,
@@ -143,9 +149,24 @@ pub(crate) async fn start(status: Status, token: Option<&str>) -> Running {
 
 /// Asks for a path; gives status code, head and body.
 pub(crate) async fn get(address: SocketAddr, path: &str, header: &str) -> (u16, String, String) {
+    ask(address, "GET", path, header, "").await
+}
+
+/// Sends a request; gives status code, head and body.
+pub(crate) async fn ask(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    header: &str,
+    body: &str,
+) -> (u16, String, String) {
     let mut stream = TcpStream::connect(address).await.expect("the server listens");
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{header}\r\n");
-    stream.write_all(request.as_bytes()).await.expect("the server reads");
+    let length = body.len();
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n");
+    stream
+        .write_all(format!("{head}{header}\r\n{body}").as_bytes())
+        .await
+        .expect("the server reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.expect("the server answers");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");

@@ -99,7 +99,7 @@ fn stage<'c>(
 }
 
 /// Moves one pointer; `false` if it does not stand on the base.
-fn swap_one(tx: &Transaction<'_>, swap: &Swap<'_>, now: UnixMicros) -> rusqlite::Result<bool> {
+pub(crate) fn swap_one(tx: &Transaction<'_>, swap: &Swap<'_>, now: UnixMicros) -> rusqlite::Result<bool> {
     if let Some((table_uuid, attempt_id, _)) = swap.marker
         && committed(tx, table_uuid, attempt_id)?.is_some()
     {

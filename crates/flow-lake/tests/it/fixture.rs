@@ -44,6 +44,25 @@ impl Clock for TestClock {
     }
 }
 
+/// Is how long a property test draws; `FLOW_PROPERTY_SECONDS` gives it more.
+pub(crate) fn property_budget() -> Duration {
+    let seconds = std::env::var("FLOW_PROPERTY_SECONDS").ok();
+    Duration::from_secs(seconds.and_then(|text| text.parse().ok()).unwrap_or(2))
+}
+
+/// Draws numbers without a random source: SplitMix64.
+pub(crate) struct Draw(pub(crate) u64);
+
+impl Draw {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % limit as u64) as usize
+    }
+}
+
 pub(crate) struct Warehouse {
     pub(crate) dir: TempDir,
     pub(crate) clock: Arc<TestClock>,

@@ -8,5 +8,6 @@ mod fixture;
 mod foreign;
 mod forge;
 mod history;
+mod serve;
 mod speed;
 mod tables;

@@ -11,21 +11,8 @@ use futures::TryStreamExt;
 use iceberg::spec::Operation;
 
 use super::{Multiset, change, count, loose_deletes, loose_file, now, scanned, told};
-use crate::fixture::{Warehouse, small_table};
+use crate::fixture::{Draw, Warehouse, property_budget, small_table};
 use crate::forge::Forged;
-
-/// Draws numbers without a random source: SplitMix64.
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % limit as u64) as usize
-    }
-}
 
 /// Is a live row: its file, its place there and its id.
 type Live = (Arc<str>, u64, i64);
@@ -171,8 +158,7 @@ async fn random_history(seed: u64, commits: usize) {
 #[tokio::test]
 async fn random_histories_are_told_right() {
     let begun = tokio::time::Instant::now();
-    let seconds = std::env::var("FLOW_PROPERTY_SECONDS").ok();
-    let budget = Duration::from_secs(seconds.and_then(|text| text.parse().ok()).unwrap_or(2));
+    let budget = property_budget();
     for seed in 0.. {
         // Every kind of history is tried, however slow the machine.
         if seed >= 6 && begun.elapsed() > budget {
