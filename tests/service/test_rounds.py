@@ -76,6 +76,31 @@ def test_two_parents_are_read_at_one_moment(database, make_flow, read, rng, lag)
         assert duck.query(f"SELECT l, r FROM {duck.scan(name)}") == [(left, right)]
 
 
+def test_a_parent_that_never_rests_does_not_starve_what_reads_it(database, make_flow, read, rng):
+    """Under a steady load a parent is refreshed without a pause; its reader takes the cuts it leaves."""
+    flow = prepare(database, make_flow, publish={"interval": "50ms"})
+    for table in "a", "b":
+        database.execute(f"INSERT INTO {table} SELECT g, 1000 FROM generate_series(100, 900) g")
+    flow.transformation("busy", """CREATE DYNAMIC TABLE silver.busy AS
+        SELECT x.id, count(*) AS n FROM bronze.a x JOIN bronze.b y ON x.v = y.v GROUP BY x.id;""")
+    flow.transformation("calm", "CREATE DYNAMIC TABLE gold.calm AS SELECT sum(n) AS n FROM silver.busy;")
+    flow.start().wait_ready()
+    flow.wait_dynamic()
+    reader = read(flow)[1]
+    count = lambda name: len(reader.load(name).metadata.snapshots)
+    parent, child = count("silver.busy"), count("gold.calm")
+    end = time.monotonic() + 6
+    while time.monotonic() < end:
+        for table in "a", "b":
+            database.execute(f"UPDATE {table} SET v = 1001 - v % 2 WHERE id = {rng.randint(100, 900)}")
+    parent, child = count("silver.busy") - parent, count("gold.calm") - child
+    assert parent >= 8, "the parent was refreshed again and again"
+    assert child * 3 >= parent, f"{child} refreshes behind {parent} of the parent"
+    flow.wait_dynamic()
+    assert read(flow)[0].query(f"SELECT n FROM {read(flow)[0].scan('gold.calm')}") == database.rows(
+        "SELECT sum(n)::bigint FROM (SELECT count(*) AS n FROM a JOIN b ON a.v = b.v GROUP BY a.id) q")
+
+
 def test_a_parent_without_content_is_not_read_as_empty(database, make_flow, read):
     """A first refresh that is blocked leaves an empty table; what reads it waits."""
     flow = prepare(database, make_flow)

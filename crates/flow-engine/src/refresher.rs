@@ -159,6 +159,8 @@ pub(crate) struct Refresher {
     /// Holds what is kept of tables that are not planned: nothing declares them, or not rightly.
     unplanned: BTreeMap<String, RefreshRecord>,
     groups: Vec<Group>,
+    /// Is the place of the group that is looked at first.
+    first: usize,
     problems: Vec<flow_refresh::Problem>,
     running: JoinSet<(TableName, Result<Refreshed, EngineError>)>,
     busy: BTreeSet<TableName>,
@@ -172,6 +174,7 @@ impl Refresher {
             names: BTreeMap::new(),
             unplanned: BTreeMap::new(),
             groups: Vec::new(),
+            first: 0,
             problems: Vec::new(),
             running: JoinSet::new(),
             busy: BTreeSet::new(),
@@ -295,10 +298,18 @@ impl Refresher {
     }
 
     /// Looks at every group once and starts what is due. Gives the time to the next look.
+    ///
+    /// The group behind the one that started something last comes first, so that each has its turn where
+    /// more are due than can run.
     async fn turn(&mut self) -> Result<Duration, EngineError> {
         let mut pause = TOLD;
-        for group in 0..self.groups.len() {
+        let (first, count) = (self.first, self.groups.len());
+        for group in (first..count).chain(0..first.min(count)) {
+            let running = self.busy.len();
             pause = pause.min(self.turn_group(group).await?);
+            if self.busy.len() > running {
+                self.first = group + 1;
+            }
         }
         self.note();
         Ok(pause)
@@ -330,10 +341,10 @@ impl Refresher {
         let now = self.shared.clock.monotonic();
         for index in members.iter().copied() {
             let table = &self.tables[index];
-            let input_busy = table.planned.inputs.iter().any(|input| self.busy.contains(input));
-            // A parent that is being refreshed will bring a newer cut, and tells of it.
+            // IMPORTANT: a parent that is being refreshed keeps nobody from reading what it has. Under a steady
+            // load it is refreshed without a pause, and who waited for it would wait for ever.
             let at_rest = table.at_rest() && !table.may_be_mended();
-            if at_rest || self.busy.contains(&table.planned.name) || input_busy {
+            if at_rest || self.busy.contains(&table.planned.name) {
                 continue;
             }
             match self.look(index, &mut moment).await? {

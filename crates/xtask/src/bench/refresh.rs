@@ -155,17 +155,7 @@ fn measure_table(
         let mut runs = Vec::new();
         for _ in 0..=repeated(touched) {
             let sql = changes.next(touched.min(changes.rows / 10));
-            let url = bench.postgres.url();
-            let catalog = flow.catalog();
-            let words = [
-                "refresh",
-                &url,
-                &catalog.to_string_lossy(),
-                &target,
-                REFRESH_SECONDS_MAX,
-                &sql,
-            ];
-            runs.push(bench.load(&words)?);
+            runs.push(follow(bench, flow, &target, &sql)?);
             await_fresh(flow, &target, &mut service)?;
         }
         runs.remove(0);
@@ -201,6 +191,13 @@ fn measure_table(
         }),
     );
     Ok(compared)
+}
+
+/// Makes a change and waits until the dynamic table shows it.
+fn follow(bench: &Bench, flow: &Installation, target: &str, sql: &str) -> Result<Value> {
+    let (url, catalog) = (bench.postgres.url(), flow.catalog());
+    let catalog = catalog.to_string_lossy();
+    bench.load(&["refresh", &url, &catalog, target, REFRESH_SECONDS_MAX, sql])
 }
 
 /// Counts how often a change is made that counts.
