@@ -198,8 +198,13 @@ def test_token_guards_the_catalog(database, make_flow):
     code, document = call(flow, "GET", "/v1/config")
     assert (code, document["error"]["type"]) == (401, "NotAuthorizedException")
     assert [flow.http(path)[0] for path in ("/livez", "/metrics", "/status")] == [200, 200, 401]
-    assert pyiceberg(flow, token=TOKEN).load_table("public.t").scan().to_arrow()["id"].to_pylist() == [1]
-    assert duckdb(flow, token=TOKEN).execute("SELECT id FROM c.public.t").fetchall() == [(1,)]
+    rest, con = pyiceberg(flow, token=TOKEN), duckdb(flow, token=TOKEN)
+    assert rest.load_table("public.t").scan().to_arrow()["id"].to_pylist() == [1]
+    assert con.execute("SELECT id FROM c.public.t").fetchall() == [(1,)]
+    # Clients that stay attached do not keep the stopped service's catalog open.
+    flow.stop()
+    assert sorted(path.name for path in flow.warehouse.glob("catalog.db*")) == ["catalog.db"]
+    con.close()
 
 
 @pytest.mark.lane("spark")

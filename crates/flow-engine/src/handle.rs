@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use flow_core::TableName;
 use flow_core::clock::Clock;
-use flow_lake::Lake;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::counters::Counters;
@@ -83,18 +82,12 @@ pub struct EngineHandle {
     pub(crate) beat_ms: Arc<AtomicU64>,
     pub(crate) http: Arc<std::sync::OnceLock<String>>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) lake: Lake,
 }
 
 impl EngineHandle {
     /// Is the newest status; at most about a second old.
     pub fn status(&self) -> Arc<Status> {
         self.status.borrow().clone()
-    }
-
-    /// Is the lake that the engine publishes to.
-    pub fn lake(&self) -> &Lake {
-        &self.lake
     }
 
     /// Are the counters behind `/metrics`.

@@ -100,7 +100,6 @@ impl Engine {
             beat_ms: beat_ms.clone(),
             http,
             clock: clock.clone(),
-            lake: lake.clone(),
         };
         let compute = Compute::start()?;
         let shared = Arc::new(Shared::new(
@@ -125,6 +124,11 @@ impl Engine {
         engine.beat();
         engine.shared.board.post();
         Ok((engine, handle))
+    }
+
+    /// Is the lake that is published to. Whoever clones it keeps the catalog file open.
+    pub fn lake(&self) -> &Lake {
+        &self.shared.lake
     }
 
     fn beat(&self) {

@@ -34,7 +34,7 @@ async fn serve(file: &Path, config: Config, options: EngineOptions, run: &Run) -
     let http = HttpServer::bind(wire::http_options(&config)).await?;
     let state_dir = config.state_dir.clone();
     let (mut engine, handle) = Engine::open(options, context::clock()).await?;
-    let lake = handle.lake().clone();
+    let lake = engine.lake().clone();
     let catalog = tokio::task::spawn_blocking(move || lake.serve()).await;
     let catalog = catalog.map_err(|error| Failure::new(Exit::Failure, error.to_string()))??;
     let control = ControlServer::bind(&state_dir).map_err(|error| {
