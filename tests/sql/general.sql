@@ -245,7 +245,7 @@ SELECT id, n FROM bronze.t ORDER BY n DESC, id FETCH FIRST 4 ROWS ONLY;
 
 --! statements refusals
 -- refused: NON_DETERMINISTIC_FUNCTION
-SELECT id FROM bronze.t WHERE at < now();
+SELECT id, now() AS moment FROM bronze.t;
 -- refused: AGGREGATE_NOT_EXACT
 SELECT k, corr(x, x) AS c FROM bronze.t GROUP BY k;
 -- refused: CORRELATED_NOT_IN

@@ -390,9 +390,11 @@ impl Refresher {
         };
         for index in round.waiting.clone() {
             let table = &self.tables[index];
+            // Of a parent outside the group what it has is read, refreshed as it may be just now.
             let to_come = |input: &TableName| {
                 let place = self.names.get(input);
-                self.busy.contains(input) || place.is_some_and(|place| round.waiting.contains(place))
+                let member = place.filter(|place| self.groups[group].members.contains(place));
+                member.is_some_and(|place| self.busy.contains(input) || round.waiting.contains(place))
             };
             if table.planned.inputs.iter().any(to_come) || self.busy.contains(&table.planned.name) {
                 continue;
