@@ -50,11 +50,7 @@ pub(super) fn measure(bench: &Bench) -> Result<Value> {
         "table_rows": rows,
         "seconds": bench.options.seconds,
         "load": load,
-        "ours": {
-            "command": flow.shown(&["run"]),
-            "cpu_seconds": super::usage::round(after.cpu_seconds - before.cpu_seconds),
-            "peak_rss_mib": super::usage::round(after.peak_rss_mib),
-        },
+        "ours": flow.cost_of_run(&before, &after),
         "result": reached,
         "content": content,
     }))

@@ -5,10 +5,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Bench;
-use super::usage::{Usage, of_process};
+use super::usage::{Usage, of_process, round};
 use crate::lane::capture;
 
 /// How long an orderly end may take.
@@ -89,6 +89,15 @@ impl Installation {
     /// Shows the command as one would type it.
     pub(super) fn shown(&self, words: &[&str]) -> String {
         format!("embrasure-flow --config flow.toml {}", words.join(" "))
+    }
+
+    /// Shows what `run` used between two looks at it.
+    pub(super) fn cost_of_run(&self, before: &Usage, after: &Usage) -> Value {
+        json!({
+            "command": self.shown(&["run"]),
+            "cpu_seconds": round(after.cpu_seconds - before.cpu_seconds),
+            "peak_rss_mib": round(after.peak_rss_mib),
+        })
     }
 
     /// Starts a command.
